@@ -1,0 +1,1 @@
+"""The data plane: a router, one process, between applications and providers."""

@@ -1,0 +1,1 @@
+"""The skins: HTTP shapes over the one engine."""

@@ -1,0 +1,1 @@
+"""Alembic migrations of the control plane's Postgres schema; they travel inside the package."""

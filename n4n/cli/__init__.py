@@ -1,0 +1,1 @@
+"""The n4n command."""

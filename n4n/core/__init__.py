@@ -1,0 +1,1 @@
+"""Deciders: pure pieces without sockets, clocks or dice. Everything here is values in, values out."""

@@ -1,0 +1,58 @@
+"""Tenants and keys as a router sees them: which key may call, as whom, under which rules."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from n4n.core.errors import Unauthenticated
+
+KEY_PREFIX = "sk-n4n-"
+_KEY = re.compile(r"sk-n4n-([a-z0-9]{12})-([A-Za-z0-9_-]{32,64})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One API key. `secret_sha256`: 32 bytes; times are Unix seconds."""
+
+    public_id: str
+    tenant: str
+    secret_sha256: bytes
+    expires_at: float | None = None
+    directives: tuple[str, ...] = ()
+    require_directives: tuple[str, ...] = ()
+    models: frozenset[str] = frozenset()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    previous_sha256: bytes | None = None
+    previous_expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSnapshot:
+    """One version of all keys that are neither revoked nor of a disabled tenant."""
+
+    version: int
+    checksum: str
+    keys: Mapping[str, Key]
+
+    def authenticate(self, presented: str | None, now: float) -> Key:
+        """The key behind `sk-n4n-<public id>-<secret>`; one uniform Unauthenticated otherwise. `now`: Unix seconds."""
+        parts = split_key(presented)
+        key = self.keys.get(parts[0]) if parts else None
+        digest = hashlib.sha256((parts[1] if parts else "").encode()).digest()
+        current = hmac.compare_digest(digest, key.secret_sha256 if key else bytes(32))
+        previous = hmac.compare_digest(digest, (key.previous_sha256 if key else None) or bytes(32))
+        if key is None or (key.expires_at is not None and now >= key.expires_at):
+            raise Unauthenticated
+        if current or (previous and key.previous_expires_at is not None and now < key.previous_expires_at):
+            return key
+        raise Unauthenticated
+
+
+def split_key(presented: str | None) -> tuple[str, str] | None:
+    """(public id, secret) of a well-formed key, None otherwise."""
+    match = _KEY.match(presented) if presented else None
+    return (match[1], match[2]) if match else None

@@ -1,0 +1,329 @@
+"""The snapshot: the catalog a router serves from, compiled once when a version arrives, immutable, looked up by dictionary."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NewType, cast
+
+from n4n.core import schema
+from n4n.core.document import Document, base_url
+from n4n.core.errors import FailureClass, ModelNotFound
+
+ModelId = NewType("ModelId", str)
+EndpointId = NewType("EndpointId", str)
+PICO = 10**12  # pico-USD per USD: prices have at most 6 decimals per 1,000,000 tokens, so a token's price is whole in pico-USD
+_POLICY_WORDS: dict[str, frozenset[FailureClass]] = {
+    "429": frozenset((FailureClass.RATE_LIMITED, FailureClass.QUOTA_EXHAUSTED)),
+    "5xx": frozenset((FailureClass.SERVER_ERROR, FailureClass.OVERLOADED)),
+}
+TRANSIENT = frozenset(
+    (FailureClass.RATE_LIMITED, FailureClass.QUOTA_EXHAUSTED, FailureClass.OVERLOADED, FailureClass.TIMEOUT, FailureClass.SERVER_ERROR)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Pico-USD per token; None: this kind of token has no price of its own here."""
+
+    input: int | None = None
+    output: int | None = None
+    cached_input: int | None = None
+    cache_write: int | None = None
+    cache_write_1h: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTier:
+    """The whole request is billed at `price` once its input passes `above_input_tokens`."""
+
+    above_input_tokens: int
+    price: Price
+
+
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """An endpoint's prices; `tiers` are in rising order of input."""
+
+    base: Price
+    tiers: tuple[PriceTier, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRule:
+    """How often, and how long before the first repetition on the same endpoint."""
+
+    max_retries: int
+    backoff_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """`retry_on` gates retry and fallback of the transient classes; `by_class` narrows single classes."""
+
+    retry_on: frozenset[FailureClass] = TRANSIENT
+    max_retries: int = 2
+    backoff_ms: int = 200
+    by_class: Mapping[FailureClass, RetryRule] = field(default_factory=dict)
+
+    def rule(self, failure_class: FailureClass) -> RetryRule:
+        """The rule for one class."""
+        return self.by_class.get(failure_class) or RetryRule(self.max_retries, self.backoff_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerPolicy:
+    """`failure_threshold` failures within the window open the breaker for a jittered, growing time."""
+
+    failure_threshold: int = 5
+    window_sec: float = 20.0
+    recovery_timeout_sec: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGuardPolicy:
+    """Hold until `chunks` content-bearing events or `max_hold_ms` after the first of them."""
+
+    chunks: int = 3
+    max_hold_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Milliseconds per phase; `first_token_ms` None: 8,000 for streams, 120,000 for the head of a whole answer."""
+
+    connect_ms: int = 2_000
+    first_token_ms: int | None = None
+    idle_ms: int = 30_000
+    total_ms: int = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A company or API we hold accounts with."""
+
+    name: str
+    dialect: str
+    base_url: str  # vars filled in, no trailing slash
+    allow_private: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A credential at a provider. `credential` is where to find it (env:, file:, stored), never the secret."""
+
+    name: str
+    provider: str
+    credential: str | None = None
+    limits: Mapping[str, object] = field(default_factory=dict)
+    daily_token_budget: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What a client asks for by name."""
+
+    id: ModelId
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)  # reasoning, coding, multilingual in [0, 1]
+    capabilities: frozenset[str] = frozenset()  # flags that are true
+    aliases: tuple[str, ...] = ()
+    retry: RetryPolicy = RetryPolicy()
+    breaker: BreakerPolicy = BreakerPolicy()
+    stream_guard: StreamGuardPolicy = StreamGuardPolicy()
+    timeouts: Timeouts = Timeouts()
+    substitutes: tuple[str, ...] = ()
+    unsupported_params: str = "drop"
+    strategy: str = "balanced"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The routable unit: one model, through one account (or a pool of one provider's accounts), in one region."""
+
+    id: EndpointId
+    model: ModelId
+    provider: Provider
+    accounts: tuple[Account, ...]
+    upstream_model: str
+    region: str = ""
+    weight: float = 1.0
+    price: PriceList | None = None
+    supports: frozenset[str] | None = None  # None: nothing was said, all optional features are assumed
+    body: Mapping[str, object] = field(default_factory=dict)
+    context_window: int | None = None  # the smaller of what the endpoint and its model say
+    max_output_tokens: int | None = None
+    quantization: str | None = None
+    trains_on_data: bool | None = None
+    retention_days: int | None = None
+    state: str = "active"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a caller's model name resolved to: models in order, perhaps pinned to one provider, perhaps by way of a tier."""
+
+    name: str
+    models: tuple[ModelId, ...]
+    provider: str | None = None
+    tier: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of the catalog, compiled."""
+
+    version: int
+    checksum: str
+    models: Mapping[str, Model]
+    endpoints: Mapping[str, Endpoint]
+    by_model: Mapping[str, tuple[Endpoint, ...]]
+    aliases: Mapping[str, ModelId]
+    tiers: Mapping[str, tuple[ModelId, ...]]
+    providers: Mapping[str, Provider]
+
+    def resolve(self, name: str) -> Target:
+        """Model id, alias, `tier/NAME`, `provider/model`, in this order; else ModelNotFound with the nearest names."""
+        if name in self.models:
+            return Target(name, (ModelId(name),))
+        if name in self.aliases:
+            return Target(name, (self.aliases[name],))
+        head, slash, rest = name.partition("/")
+        if slash and head == "tier" and rest in self.tiers:
+            return Target(name, self.tiers[rest], tier=rest)
+        if slash and head in self.providers:
+            model = rest if rest in self.models else self.aliases.get(rest)
+            if model is not None and any(e.provider.name == head for e in self.by_model.get(model, ())):
+                return Target(name, (ModelId(model),), provider=head)
+        known = (*self.models, *self.aliases, *(f"tier/{tier}" for tier in self.tiers))
+        raise ModelNotFound(
+            f"there is no model named {name[:200]!r}{schema.nearest(name[:200], known)}; GET /v1/models lists them", param="model"
+        )
+
+
+def compile_snapshot(document: Document, *, version: int, checksum: str, states: Mapping[str, str] | None = None) -> Snapshot:
+    """A valid document (no problems from `parse_document`) as a snapshot. `states`: endpoint overrides that are not active."""
+    providers = {name: _provider(name, raw) for name, raw in document["providers"].items()}
+    accounts = {name: _account(name, raw) for name, raw in document["accounts"].items()}
+    models = {name: _model(name, raw) for name, raw in document["models"].items()}
+    endpoints: dict[str, Endpoint] = {}
+    by_model: dict[str, list[Endpoint]] = {name: [] for name in models}
+    for name, raw in document["endpoints"].items():
+        model = models[str(raw["model"])]
+        pool = tuple(accounts[str(account)] for account in cast(list[str], raw.get("accounts") or [raw["account"]]))
+        endpoint = _endpoint(name, raw, model, providers[pool[0].provider], pool, (states or {}).get(name, "active"))
+        endpoints[name] = endpoint
+        by_model[model.id].append(endpoint)
+    aliases = {alias: model.id for model in models.values() for alias in model.aliases}
+    tiers = {name: tuple(dict.fromkeys(_chain(name, document, aliases))) for name in document["tiers"]}
+    return Snapshot(version, checksum, models, endpoints, {k: tuple(v) for k, v in by_model.items()}, aliases, tiers, providers)
+
+
+def _chain(tier: str, document: Document, aliases: Mapping[str, ModelId]) -> Iterable[ModelId]:
+    for link in cast(list[str], document["tiers"][tier]["chain"]):
+        if link.startswith("tier/"):
+            yield from _chain(link[5:], document, aliases)
+        else:
+            yield aliases.get(link, ModelId(link))
+
+
+def _provider(name: str, raw: Mapping[str, object]) -> Provider:
+    headers = cast(Mapping[str, str], raw.get("headers", {}))
+    return Provider(name, str(raw["dialect"]), base_url(raw), raw.get("allow_private") is True, headers)
+
+
+def _account(name: str, raw: Mapping[str, object]) -> Account:
+    credential, budget = cast(str | None, raw.get("credential")), cast(int | None, raw.get("daily_token_budget"))
+    return Account(name, str(raw["provider"]), credential, cast(Mapping[str, object], raw.get("limits", {})), budget)
+
+
+def _model(name: str, raw: Mapping[str, object]) -> Model:
+    capabilities = cast(Mapping[str, object], raw.get("capabilities", {}))
+    return Model(
+        id=ModelId(name),
+        context_window=cast(int | None, raw.get("context_window")),
+        max_output_tokens=cast(int | None, raw.get("max_output_tokens")),
+        scores={key: value for key, value in capabilities.items() if isinstance(value, float)},
+        capabilities=frozenset(key for key, value in capabilities.items() if value is True),
+        aliases=tuple(cast(list[str], raw.get("aliases", []))),
+        retry=_retry(cast(Mapping[str, object], raw.get("retry", {}))),
+        breaker=BreakerPolicy(**cast(dict[str, int], raw.get("circuit_breaker", {}))),
+        stream_guard=StreamGuardPolicy(**cast(dict[str, int], raw.get("stream_guard", {}))),
+        timeouts=Timeouts(**cast(dict[str, int], raw.get("timeouts", {}))),
+        substitutes=tuple(cast(list[str], raw.get("substitutes", []))),
+        unsupported_params=str(raw.get("unsupported_params", "drop")),
+        strategy=str(raw.get("strategy", "balanced")),
+    )
+
+
+def _classes(words: Iterable[str]) -> frozenset[FailureClass]:
+    return frozenset(found for word in words for found in (_POLICY_WORDS[word] if word in _POLICY_WORDS else (FailureClass(word),)))
+
+
+def _retry(raw: Mapping[str, object]) -> RetryPolicy:
+    base = RetryPolicy()
+    retries, backoff = cast(int, raw.get("max_retries", base.max_retries)), cast(int, raw.get("backoff_ms", base.backoff_ms))
+    by_class: dict[FailureClass, RetryRule] = {}
+    narrowed = cast(Mapping[str, Mapping[str, int]], raw.get("by_class", {}))
+    for word in sorted(narrowed, key=lambda word: word not in _POLICY_WORDS):  # a single class is nearer than a group
+        rule = RetryRule(narrowed[word].get("max_retries", retries), narrowed[word].get("backoff_ms", backoff))
+        by_class.update(dict.fromkeys(_classes((word,)), rule))
+    retry_on = _classes(cast(list[str], raw["retry_on"])) if "retry_on" in raw else base.retry_on
+    return RetryPolicy(retry_on, retries, backoff, by_class)
+
+
+def _endpoint(name: str, raw: Mapping[str, object], model: Model, provider: Provider, pool: tuple[Account, ...], state: str) -> Endpoint:
+    data = cast(Mapping[str, object], raw.get("data", {}))
+    retention = cast(str | None, data.get("retention"))
+    return Endpoint(
+        id=EndpointId(name),
+        model=model.id,
+        provider=provider,
+        accounts=pool,
+        upstream_model=str(raw.get("upstream_model", model.id)),
+        region=str(raw.get("region", "")),
+        weight=cast(float, raw.get("weight", 1.0)),
+        price=_price_list(cast(Mapping[str, object] | None, raw.get("price"))),
+        supports=frozenset(cast(list[str], raw["supports"])) if "supports" in raw else None,
+        body=cast(Mapping[str, object], raw.get("body", {})),
+        context_window=_smaller(raw.get("context_window"), model.context_window),
+        max_output_tokens=_smaller(raw.get("max_output_tokens"), model.max_output_tokens),
+        quantization=cast(str | None, raw.get("quantization")),
+        trains_on_data=cast(bool | None, data.get("training")),
+        retention_days=int(retention[:-1]) if retention else None,
+        state=state,
+    )
+
+
+def _smaller(own: object, other: int | None) -> int | None:
+    known = [value for value in (own, other) if isinstance(value, int)]
+    return min(known, default=None)
+
+
+def _price_list(raw: Mapping[str, object] | None) -> PriceList | None:
+    if not raw:
+        return None
+    tiers = (
+        PriceTier(cast(int, tier["above_input_tokens"]), _price(tier)) for tier in cast(list[Mapping[str, object]], raw.get("tiers", []))
+    )
+    return PriceList(_price(raw), tuple(sorted(tiers, key=lambda tier: tier.above_input_tokens)))
+
+
+def _price(raw: Mapping[str, object]) -> Price:
+    def pico(name: str) -> int | None:
+        amount = schema.decimal_of(raw.get(f"{name}_per_1m"))
+        return None if amount is None else int(amount * 1_000_000)
+
+    return Price(pico("input"), pico("output"), pico("cached_input"), pico("cache_write"), pico("cache_write_1h"))
+
+
+def collection_checksum(resources: Mapping[tuple[int, str], bytes]) -> str:
+    """Checksum of a collection: SHA-256 over kind, name and body of every resource, in order of (kind, name); hex."""
+    total = hashlib.sha256()
+    for (kind, name), body in sorted(resources.items()):
+        total.update(f"{kind} {len(name.encode())} {name} {len(body)} ".encode())
+        total.update(body)
+    return total.hexdigest()

@@ -1,0 +1,340 @@
+"""The catalog document: its fields, its cross references and its normal form.
+
+`parse_document` finds every problem at once. The normal form keeps only what was given, with numbers and money in one
+spelling, so that equal catalogs are equal values and reading a normal form again changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from n4n.core import schema
+from n4n.core.addresses import url_problem
+from n4n.core.errors import FailureClass, Problem
+from n4n.core.schema import Field, Problems
+
+KINDS = ("providers", "accounts", "models", "endpoints", "tiers")
+DIALECTS = ("openai", "openai_responses", "azure", "anthropic", "gemini", "vertex", "bedrock")
+SCORES = ("reasoning", "coding", "multilingual")
+FEATURES = (
+    "tools", "tool_choice", "forced_tool_choice", "parallel_tools", "vision", "pdf_input", "audio_input", "audio_output",
+    "json_schema", "json_object", "reasoning", "prompt_caching", "sampling_params", "assistant_prefill", "seed", "logprobs",
+    "logit_bias", "penalties", "stop", "n", "stream_options", "web_search",
+)  # fmt: skip
+STRATEGIES = ("balanced", "health", "latency", "cost", "throughput")
+STATES = ("active", "draining", "disabled")
+RETRY_ON = (*FailureClass, "429", "5xx")
+_FORBIDDEN_HEADERS = frozenset(
+    ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "host", "content-length", "content-type", "transfer-encoding",
+     "connection", "te", "upgrade", "trailer", "proxy-authorization", "proxy-connection", "keep-alive", "x-request-id", "accept-encoding")
+)  # fmt: skip
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_ALIAS = re.compile(r"[A-Za-z0-9._/:@-]+\Z")
+_VAR = re.compile(r"[A-Za-z0-9._-]+\Z")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_REGION = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
+_RETENTION = re.compile(r"\d{1,5}d\Z")
+_CREDENTIAL = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|stored)\Z")
+
+Table = dict[str, object]
+Document = dict[str, dict[str, Table]]
+
+
+def _matching(pattern: re.Pattern[str], wanted: str) -> schema.Reader:
+    def read(value: object, path: str, problems: Problems) -> str | None:
+        if isinstance(value, str) and pattern.match(value):
+            return value
+        problems.append(Problem(path, f"must be {wanted}, not {value!r}"))
+        return None
+
+    return read
+
+
+def _credential(value: object, path: str, problems: Problems) -> str | None:
+    if isinstance(value, str) and _CREDENTIAL.match(value):
+        return value
+    problems.append(Problem(path, "must be env:NAME, file:PATH or stored; a key itself never stands in the catalog"))
+    return None
+
+
+def _headers(value: object, path: str, problems: Problems) -> dict[str, object] | None:
+    found = schema.map_of(schema.text)(value, path, problems)
+    if not isinstance(found, dict):
+        return None
+    bad = [name for name in found if not _HEADER.match(name) or name.lower() in _FORBIDDEN_HEADERS]
+    problems.extend(Problem(f"{path}.{name}", "is not a header that a provider entry may set") for name in bad)
+    not_latin = [name for name, inner in found.items() if not str(inner).isascii()]
+    problems.extend(Problem(f"{path}.{name}", "must be ASCII text") for name in not_latin)
+    return None if bad or not_latin else found
+
+
+def _json_object(value: object, path: str, problems: Problems) -> Table | None:
+    if not isinstance(value, Mapping):
+        problems.append(Problem(path, f"must be a map merged into requests, not {schema.kind_of(value)}"))
+        return None
+    try:
+        return cast(Table, json.loads(json.dumps(value, allow_nan=False)))
+    except (TypeError, ValueError, RecursionError):
+        problems.append(Problem(path, "must hold only what JSON can say (no dates, no NaN)"))
+        return None
+
+
+def _capabilities(value: object, path: str, problems: Problems) -> Table | None:
+    if not isinstance(value, Mapping):
+        problems.append(Problem(path, f"must be a map of capabilities, not {schema.kind_of(value)}"))
+        return None
+    before = len(problems)
+    fields = {name: Field(schema.flag) for name in FEATURES} | {name: Field(schema.number(0, 1)) for name in SCORES}
+    normal = schema.read_table(value, path, problems, fields)
+    return normal if len(problems) == before else None
+
+
+_count = schema.whole(0, 10**12)
+_positive = schema.whole(1, 10**12)
+_ms = schema.whole(1, 86_400_000, " of milliseconds")
+_seconds = schema.number(0.001, 86_400, " of seconds")
+_retries = schema.whole(0, 20)
+_window = schema.whole(1, 10**9, " of tokens")
+_name = _matching(schema.NAME, "a name (letters, digits, dot, underscore, hyphen)")
+_PRICES = {
+    name: Field(schema.money)
+    for name in ("input_per_1m", "output_per_1m", "cached_input_per_1m", "cache_write_per_1m", "cache_write_1h_per_1m")
+}
+_BY_CLASS = schema.table({"max_retries": Field(_retries), "backoff_ms": Field(_ms)})
+
+
+def _by_class(value: object, path: str, problems: Problems) -> object:
+    return schema.table({name: Field(_BY_CLASS) for name in RETRY_ON})(value, path, problems)
+
+
+_LIMITS = schema.table(
+    {"scope": Field(schema.choice("per_model", "shared"))}
+    | {name: Field(_positive) for name in ("rpm", "tpm", "concurrency", "streams", "burst")}
+)
+FIELDS: dict[str, dict[str, Field]] = {
+    "providers": {
+        "dialect": Field(schema.choice(*DIALECTS), required=True),
+        "base_url": Field(schema.text, required=True),
+        "allow_private": Field(schema.flag),
+        "headers": Field(_headers),
+        "vars": Field(schema.map_of(_matching(_VAR, "letters, digits, dot, underscore or hyphen"))),
+    },
+    "accounts": {
+        "provider": Field(_name, required=True),
+        "credential": Field(_credential),
+        "limits": Field(_LIMITS),
+        "daily_token_budget": Field(_positive),
+    },
+    "models": {
+        "context_window": Field(_window),
+        "max_output_tokens": Field(_window),
+        "capabilities": Field(_capabilities),
+        "aliases": Field(schema.listed(_matching(_ALIAS, "an alias (letters, digits, and . _ - / : @)"))),
+        "retry": Field(schema.table({
+            "retry_on": Field(schema.listed(schema.choice(*RETRY_ON))),
+            "max_retries": Field(_retries),
+            "backoff_ms": Field(_ms),
+            "by_class": Field(_by_class),
+        })),
+        "circuit_breaker": Field(schema.table({
+            "failure_threshold": Field(schema.whole(1, 10_000)),
+            "window_sec": Field(_seconds),
+            "recovery_timeout_sec": Field(_seconds),
+        })),
+        "stream_guard": Field(schema.table({"chunks": Field(schema.whole(0, 64)), "max_hold_ms": Field(schema.whole(0, 60_000))})),
+        "timeouts": Field(schema.table({name: Field(_ms) for name in ("connect_ms", "first_token_ms", "idle_ms", "total_ms")})),
+        "probe": Field(schema.table({
+            "interval_sec": Field(_seconds),
+            "max_tokens": Field(schema.whole(1, 100_000)),
+            "timeout_ms": Field(_ms),
+            "param": Field(schema.text),
+            "prompt": Field(schema.text),
+            "effort": Field(schema.text),
+            "stream": Field(schema.flag),
+        })),
+        "substitutes": Field(schema.listed(_name)),
+        "unsupported_params": Field(schema.choice("drop", "reject", "route_away")),
+        "strategy": Field(schema.choice(*STRATEGIES)),
+    },
+    "endpoints": {
+        "model": Field(_name, required=True),
+        "account": Field(_name),
+        "accounts": Field(schema.listed(_name, least=1)),
+        "upstream_model": Field(schema.text),
+        "region": Field(_matching(_REGION, "lower-case letters, digits and hyphens")),
+        "weight": Field(schema.number(0, 1_000_000)),
+        "price": Field(schema.table(_PRICES | {
+            "tiers": Field(schema.listed(schema.table({"above_input_tokens": Field(_positive, required=True)} | _PRICES))),
+        })),
+        "supports": Field(schema.listed(schema.choice(*FEATURES))),
+        "body": Field(_json_object),
+        "context_window": Field(_window),
+        "max_output_tokens": Field(_window),
+        "quantization": Field(schema.text),
+        "explicit_system_prompt": Field(schema.flag),
+        "fault": Field(schema.table({
+            "abort_percent": Field(schema.number(0, 100)),
+            "abort_status": Field(schema.whole(400, 599)),
+            "delay_percent": Field(schema.number(0, 100)),
+            "delay_ms": Field(_ms),
+        })),
+        "data": Field(schema.table({"training": Field(schema.flag), "retention": Field(_matching(_RETENTION, "days such as 30d or 0d"))})),
+    },
+    "tiers": {"chain": Field(schema.listed(_matching(_ALIAS, "a model's name or tier/NAME"), least=1), required=True)},
+}  # fmt: skip
+
+
+def parse_document(raw: object) -> tuple[Document, list[Problem]]:
+    """The normal form of a document and everything that is wrong with it; the form is whole only where nothing is wrong."""
+    problems: Problems = []
+    document: Document = {kind: {} for kind in KINDS}
+    if not isinstance(raw, Mapping):
+        return document, [Problem("", f"the catalog must be a map with {', '.join(KINDS)}, not {schema.kind_of(raw)}")]
+    for kind in raw:
+        if kind not in KINDS:
+            problems.append(Problem(str(kind), f"unknown section{schema.nearest(str(kind), KINDS)}; known: {', '.join(KINDS)}"))
+    for kind in KINDS:
+        for name, inner in schema.named(raw.get(kind), kind, problems).items():
+            document[kind][name] = schema.read_table(inner, f"{kind}.{name}", problems, FIELDS[kind])
+    problems.extend(_cross_check(document))
+    return document, problems
+
+
+def _cross_check(document: Document) -> Iterator[Problem]:
+    yield from _check_providers(document)
+    yield from _check_references(document)
+    yield from _check_names(document)
+    yield from _check_tiers(document)
+
+
+def _check_providers(document: Document) -> Iterator[Problem]:
+    for name, provider in document["providers"].items():
+        if not isinstance(provider.get("base_url"), str):
+            continue
+        known = cast(dict[str, str], provider.get("vars", {}))
+        missing = [key for key in _PLACEHOLDER.findall(str(provider["base_url"])) if key not in known]
+        for key in missing:
+            yield Problem(f"providers.{name}.base_url", f"holds {{{key}}} but vars has no {key}")
+        fault = None if missing else url_problem(base_url(provider), allow_private=provider.get("allow_private") is True)
+        if fault is not None:
+            yield Problem(f"providers.{name}.base_url", fault)
+
+
+def base_url(provider: Mapping[str, object]) -> str:
+    """The provider's URL with its vars filled in, without a trailing slash."""
+    known = cast(Mapping[str, str], provider.get("vars", {}))
+    return _PLACEHOLDER.sub(lambda match: str(known.get(match[1], match[0])), str(provider["base_url"])).rstrip("/")
+
+
+def _unknown(path: str, kind: str, name: object, document: Document) -> Iterator[Problem]:
+    if isinstance(name, str) and name not in document[kind]:
+        yield Problem(path, f"there is no {kind[:-1]} named {name}{schema.nearest(name, document[kind])}")
+
+
+def _check_references(document: Document) -> Iterator[Problem]:
+    for name, account in document["accounts"].items():
+        yield from _unknown(f"accounts.{name}.provider", "providers", account.get("provider"), document)
+    for name, model in document["models"].items():
+        for index, other in enumerate(cast(list[str], model.get("substitutes", []))):
+            yield from _unknown(f"models.{name}.substitutes[{index}]", "models", other, document)
+            if other == name:
+                yield Problem(f"models.{name}.substitutes[{index}]", "a model cannot stand in for itself")
+    for name, endpoint in document["endpoints"].items():
+        yield from _unknown(f"endpoints.{name}.model", "models", endpoint.get("model"), document)
+        yield from _check_accounts(name, endpoint, document)
+
+
+def _check_accounts(name: str, endpoint: Table, document: Document) -> Iterator[Problem]:
+    path = f"endpoints.{name}"
+    if "account" in endpoint and "accounts" in endpoint:
+        yield Problem(f"{path}.accounts", "give account or accounts, not both")
+    if "account" not in endpoint and "accounts" not in endpoint:
+        yield Problem(f"{path}.account", "is missing; name an account, or several in accounts")
+    yield from _unknown(f"{path}.account", "accounts", endpoint.get("account"), document)
+    pool = cast(list[str], endpoint.get("accounts", []))
+    for index, account in enumerate(pool):
+        yield from _unknown(f"{path}.accounts[{index}]", "accounts", account, document)
+    providers = {document["accounts"].get(account, {}).get("provider") for account in pool} - {None}
+    if len(providers) > 1:
+        yield Problem(f"{path}.accounts", "must all be of one provider")
+
+
+def _check_names(document: Document) -> Iterator[Problem]:
+    for name in document["endpoints"]:
+        if name in document["providers"]:
+            yield Problem(f"endpoints.{name}", "a provider has this name; providers and endpoints share one namespace")
+    owners: dict[str, str] = {name: f"models.{name}" for name in document["models"]}
+    for name, model in document["models"].items():
+        for index, alias in enumerate(cast(list[str], model.get("aliases", []))):
+            path = f"models.{name}.aliases[{index}]"
+            if alias.startswith("tier/"):
+                yield Problem(path, "must not begin with tier/, which names tiers")
+            if alias in owners:
+                yield Problem(path, f"{alias} is already taken by {owners[alias]}")
+            owners.setdefault(alias, path)
+
+
+def _check_tiers(document: Document) -> Iterator[Problem]:
+    aliases = {alias for model in document["models"].values() for alias in cast(list[str], model.get("aliases", []))}
+    for name, tier in document["tiers"].items():
+        for index, link in enumerate(cast(list[str], tier.get("chain", []))):
+            path = f"tiers.{name}.chain[{index}]"
+            if link.startswith("tier/"):
+                yield from _unknown(path, "tiers", link[5:], document)
+            elif link not in aliases:
+                yield from _unknown(path, "models", link, document)
+        if _reaches(name, name, document["tiers"], set()):
+            yield Problem(f"tiers.{name}.chain", f"is a cycle: it leads back to tier/{name}")
+
+
+def _reaches(start: str, goal: str, tiers: Mapping[str, Table], seen: set[str]) -> bool:
+    for link in cast(list[str], tiers.get(start, {}).get("chain", [])):
+        inner = link[5:] if link.startswith("tier/") else None
+        if inner == goal:
+            return True
+        if inner is not None and inner not in seen:
+            seen.add(inner)
+            if _reaches(inner, goal, tiers, seen):
+                return True
+    return False
+
+
+def removed_too_much(before: Document, after: Document) -> list[Problem]:
+    """The shrink guard: what a version would remove that needs a deliberate yes (`--allow-shrink`)."""
+    problems: list[Problem] = []
+    old, new = before["endpoints"], after["endpoints"]
+    gone = [name for name in old if name not in new]
+    if len(gone) * 2 > len(old):
+        problems.append(Problem("endpoints", f"would remove {len(gone)} of {len(old)} endpoints; if that is meant, pass --allow-shrink"))
+    had = {endpoint.get("model") for endpoint in old.values()}
+    has = {endpoint.get("model") for endpoint in new.values()}
+    problems.extend(
+        Problem(f"models.{model}", "would lose its last endpoint; if that is meant, pass --allow-shrink")
+        for model in sorted(map(str, had - has))
+    )
+    return problems
+
+
+def canonical_json(document: object) -> str:
+    """One spelling of a value: sorted keys, no spaces, no NaN."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def differences(before: object, after: object, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """(path, before, after) of every changed leaf, values as JSON text, '' where absent; in sorted order of path."""
+    if before == after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}):
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in before:
+                yield inner, "", canonical_json(after[key])
+            elif key not in after:
+                yield inner, canonical_json(before[key]), ""
+            else:
+                yield from differences(before[key], after[key], inner)
+    else:
+        yield path, canonical_json(before), canonical_json(after)

@@ -1,0 +1,205 @@
+"""The one tree of errors, by what happened. A docstring is the default message; `status` and `code` are what a client sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FailureClass(StrEnum):
+    """Why one attempt failed; docs/errors.md tells the reaction to each."""
+
+    RATE_LIMITED = "rate_limited"
+    QUOTA_EXHAUSTED = "quota_exhausted"
+    OVERLOADED = "overloaded"
+    TIMEOUT = "timeout"
+    SERVER_ERROR = "server_error"
+    AUTH = "auth"
+    MODEL_NOT_FOUND = "model_not_found"
+    CONTEXT_LENGTH = "context_length"
+    CONTENT_POLICY = "content_policy"
+    BAD_REQUEST = "bad_request"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt. `message` is safe to show: no URL, no key, no provider's own text unless it is about the request."""
+
+    failure_class: FailureClass
+    message: str
+    status: int | None = None  # the upstream's HTTP status, None: no answer came
+    code: str | None = None  # the upstream's own error code
+    retry_after_s: float | None = None  # the provider's hint
+    param: str | None = None  # the request field at fault, where the provider names one
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """A failure beside where and how long; what `error.n4n.attempts` and the log line show."""
+
+    endpoint: str
+    failure: Failure
+    ms: float
+
+
+class GatewayError(Exception):
+    """Something went wrong."""
+
+    status = 500
+    code = "internal_error"
+    kind = "server_error"  # OpenAI's error.type
+
+    def __init__(self, message: str | None = None, *, param: str | None = None, retry_after_s: float | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").strip().splitlines()[0]
+        self.param = param
+        self.retry_after_s = retry_after_s
+        super().__init__(self.message)
+
+
+class RequestError(GatewayError):
+    """The request cannot be served as it is."""
+
+    status = 400
+    code = "invalid_request"
+    kind = "invalid_request_error"
+
+
+class MalformedRequest(RequestError):
+    """The request is not valid."""
+
+
+class BodyTooLarge(RequestError):
+    """The request body is larger than this gateway accepts."""
+
+    status = 413
+    code = "request_too_large"
+
+
+class NoSuchRoute(RequestError):
+    """There is no such path here."""
+
+    status = 404
+    code = "not_found"
+
+
+class InvalidDirective(RequestError):
+    """A routing directive is unknown or malformed."""
+
+    code = "invalid_directive"
+
+
+class Unauthenticated(RequestError):
+    """The API key is missing, unknown, expired or revoked; send a valid key as Authorization: Bearer sk-n4n-…"""
+
+    status = 401
+    code = "invalid_api_key"
+    kind = "authentication_error"
+
+
+class ModelNotAllowed(RequestError):
+    """This API key may not use this model."""
+
+    status = 403
+    code = "model_not_allowed"
+    kind = "permission_error"
+
+
+class ModelNotFound(RequestError):
+    """There is no such model."""
+
+    status = 404
+    code = "model_not_found"
+
+
+class NoEligibleEndpoint(RequestError):
+    """No endpoint satisfies the request's directives."""
+
+    code = "no_eligible_endpoint"
+
+    def __init__(self, message: str, *, candidates: int, eliminated: Mapping[str, int]) -> None:
+        super().__init__(message)
+        self.candidates = candidates
+        self.eliminated = dict(eliminated)
+
+
+class CallerLimited(RequestError):
+    """A rate limit of this API key is used up."""
+
+    status = 429
+    code = "rate_limited"
+    kind = "rate_limit_error"
+
+
+class AttemptsExhausted(GatewayError):
+    """Every attempt failed; status and code are those of the most telling one."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        code: str,
+        kind: str,
+        attempts: Sequence[FailedAttempt],
+        candidates: int,
+        retry_after_s: float | None = None,
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message, param=param, retry_after_s=retry_after_s)
+        self.status, self.code, self.kind = status, code, kind
+        self.attempts = tuple(attempts)
+        self.candidates = candidates
+
+
+class StreamInterrupted(GatewayError):
+    """The stream broke after output had been sent."""
+
+    status = 502
+    code = "stream_interrupted"
+
+    def __init__(self, failed: FailedAttempt) -> None:
+        super().__init__(failed.failure.message)
+        self.failed = failed
+
+
+class Unavailable(GatewayError):
+    """The gateway cannot serve now; try again shortly."""
+
+    status = 503
+    code = "unavailable"
+
+
+class NoSnapshot(Unavailable):
+    """This router has no catalog yet; try again shortly."""
+
+    code = "no_catalog"
+
+
+class Draining(Unavailable):
+    """This router is shutting down; try again."""
+
+    code = "draining"
+
+
+class StartFailed(Exception):
+    """A program cannot start; the message is one line that names the cause and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a document: the path of the field and what to write instead."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class CatalogRefused(Exception):
+    """A catalog document is not valid; `problems` holds every fault found, in document order."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(map(str, self.problems)))

@@ -1,0 +1,89 @@
+"""Configuration from N4N_* environment variables, read once into a frozen value; flags of the command override it.
+
+A misspelt or malformed N4N_* name stops the start. `N4N_TEST_*` belongs to the tests and is passed over, as are names
+that the catalog's `env:` credentials use (they only need to exist when an account names them).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from n4n.core import schema
+from n4n.core.errors import StartFailed
+
+CREDENTIAL_PREFIXES = ("N4N_TEST_", "N4N_KEY_", "N4N_SIM_KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting and its default; the variable is N4N_ and the field's name in capitals."""
+
+    data_dir: str = ".n4n"
+    database_url: str = ""  # postgresql://…; `n4n up` starts its own PostgreSQL where it is empty
+    redis_url: str = ""  # redis:// or unix://; `n4n up` starts its own Valkey where it is empty
+    host: str = "127.0.0.1"  # where the data plane listens; the compose file sets 0.0.0.0
+    port: int = 8080
+    workers: int = 1
+    worker: int = 0  # which worker this process is; 0: the supervisor of all
+    node: str = ""  # the node's stable name; empty: <host name>-<worker>
+    admin_host: str = "127.0.0.1"  # where the control plane's gRPC listens
+    admin_port: int = 9400
+    metrics_port: int = 9401  # the control plane's /metrics; 0: none
+    admin_url: str = ""  # control planes, host:port, comma separated: for the command and for routers
+    admin_token: str = ""  # may do everything; the control plane and the command
+    node_token: str = ""  # may watch the catalog, nothing else; the control plane and routers
+    seal_key: str = ""
+    max_body_mib: int = 32
+    max_connections: int = 10_000  # open client connections of one worker
+    header_timeout_sec: int = 10
+    keep_alive_sec: int = 75
+    slow_reader_sec: int = 60
+    drain_sec: int = 60
+    stale_after_sec: int = 900  # a control link lost for longer is reported
+
+    def __repr__(self) -> str:
+        """Without secrets, so that a settings value may be logged."""
+        hidden = {"database_url", "redis_url", "admin_token", "node_token", "seal_key"}
+        shown = (f"{f.name}={'…' if f.name in hidden and getattr(self, f.name) else repr(getattr(self, f.name))}" for f in fields(self))
+        return f"Settings({', '.join(shown)})"
+
+    @property
+    def data_path(self) -> Path:
+        """The data directory, absolute."""
+        return Path(self.data_dir).expanduser().resolve()
+
+    @property
+    def control_planes(self) -> tuple[str, ...]:
+        """gRPC targets, host:port."""
+        return tuple(part.strip() for part in self.admin_url.split(",") if part.strip())
+
+
+def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from N4N_* variables; StartFailed in one line when a name or value is wrong."""
+    known = {f"N4N_{f.name.upper()}": f for f in fields(Settings)}
+    values: dict[str, str | int] = {}
+    for name, text in environ.items():
+        if not name.startswith("N4N_") or name.startswith(CREDENTIAL_PREFIXES):
+            continue
+        if name not in known:
+            raise StartFailed(f"{name} is not a setting{schema.nearest(name, known)}; docs/operations.md lists them")
+        read = _int if known[name].type == "int" else str
+        values[known[name].name] = _read(name, text, read)
+    return Settings(**values)  # type: ignore[arg-type]  # the loop keeps each value in its field's type
+
+
+def _read(name: str, text: str, read: Callable[[str], str | int]) -> str | int:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise StartFailed(f"{name} must be a whole number, not {text[:40]!r}") from error
+
+
+def _int(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value

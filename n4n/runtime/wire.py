@@ -1,0 +1,186 @@
+"""Protobuf on one side, the core's values on the other: the only place that knows both.
+
+A collection travels as resources, each the encoded message of its kind; `Resources` maps (kind, name) to those bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, cast
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
+
+from n4n.core.access import AccessSnapshot, Key
+from n4n.core.catalog import Snapshot, collection_checksum, compile_snapshot
+from n4n.core.document import KINDS, Document, Table, parse_document
+from n4n.core.errors import CatalogRefused, Problem
+from n4n.v1 import discovery_pb2, types_pb2
+
+Resources = Mapping[tuple[int, str], bytes]
+CATALOG: Final = types_pb2.COLLECTION_CATALOG
+ACCESS: Final = types_pb2.COLLECTION_ACCESS
+_KIND: dict[str, types_pb2.Kind] = {
+    "providers": types_pb2.KIND_PROVIDER,
+    "accounts": types_pb2.KIND_ACCOUNT,
+    "models": types_pb2.KIND_MODEL,
+    "endpoints": types_pb2.KIND_ENDPOINT,
+    "tiers": types_pb2.KIND_TIER,
+}
+_SECTION: dict[int, str] = {number: section for section, number in _KIND.items()}
+_MESSAGE: dict[int, type[Message]] = {
+    types_pb2.KIND_PROVIDER: types_pb2.Provider,
+    types_pb2.KIND_ACCOUNT: types_pb2.Account,
+    types_pb2.KIND_MODEL: types_pb2.Model,
+    types_pb2.KIND_ENDPOINT: types_pb2.Endpoint,
+    types_pb2.KIND_TIER: types_pb2.Tier,
+}
+
+
+def catalog_resources(document: Document, states: Mapping[str, str]) -> Resources:
+    """A valid document and its endpoint overrides as resources; equal input gives equal bytes."""
+    resources: dict[tuple[int, str], bytes] = {}
+    for section in KINDS:
+        kind = _KIND[section]
+        for name, table in document[section].items():
+            told = _to_proto_form(section, table)
+            if section == "endpoints" and states.get(name, "active") != "active":
+                told["state"] = states[name]
+            message = json_format.ParseDict(told, _MESSAGE[kind]())
+            resources[(kind, name)] = message.SerializeToString(deterministic=True)
+    return resources
+
+
+def compile_catalog(resources: Resources, *, version: int, checksum: str) -> Snapshot:
+    """Resources as a compiled snapshot; CatalogRefused with every field path when they are not a valid catalog."""
+    actual = collection_checksum(resources)
+    if actual != checksum:
+        raise CatalogRefused([Problem("checksum", f"the resources add up to {actual[:12]}…, not to the announced {checksum[:12]}…")])
+    raw: dict[str, dict[str, object]] = {section: {} for section in KINDS}
+    states: dict[str, str] = {}
+    for (kind, name), body in resources.items():
+        section = _SECTION.get(kind)
+        if section is None:
+            continue  # a kind of a newer version: unknown, ignored
+        table = _from_proto_form(section, _decode(section, name, kind, body))
+        state = table.pop("state", None)
+        if state is not None:
+            states[name] = str(state)
+        raw[section][name] = table
+    document, problems = parse_document(raw)
+    if problems:
+        raise CatalogRefused(problems)
+    return compile_snapshot(document, version=version, checksum=checksum, states=states)
+
+
+def _decode(section: str, name: str, kind: int, body: bytes) -> Table:
+    message = _MESSAGE[kind]()
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise CatalogRefused([Problem(f"{section}.{name}", "is not a readable protobuf message")]) from error
+    return cast(Table, json_format.MessageToDict(message, preserving_proto_field_name=True))
+
+
+def _to_proto_form(section: str, table: Table) -> Table:
+    told = dict(table)
+    if section == "models" and "capabilities" in told:
+        given = cast(Mapping[str, object], told["capabilities"])
+        told["capabilities"] = {
+            "scores": {name: value for name, value in given.items() if not isinstance(value, bool)},
+            "flags": {name: value for name, value in given.items() if isinstance(value, bool)},
+        }
+    if section == "models" and "retry_on" in cast(Table, told.get("retry", {})):
+        told["retry"] = {**cast(Table, told["retry"]), "retry_on_given": True}
+    if section == "endpoints" and "body" in told:
+        told["body_json"] = json.dumps(told.pop("body"), sort_keys=True)
+    if section == "endpoints" and "supports" in told:
+        told["supports_given"] = True
+    return told
+
+
+def _from_proto_form(section: str, table: Table) -> Table:
+    """Undoes `_to_proto_form`; protobuf's JSON form writes 64-bit integers as text, which the document reads as numbers."""
+    if section == "models" and "capabilities" in table:
+        split = cast(Mapping[str, Mapping[str, object]], table["capabilities"])
+        table["capabilities"] = {**split.get("scores", {}), **split.get("flags", {})}
+    retry = cast(Table, table.get("retry", {})) if section == "models" else {}
+    if retry.pop("retry_on_given", False):
+        retry.setdefault("retry_on", [])
+    if section == "endpoints" and "body_json" in table:
+        table["body"] = json.loads(str(table.pop("body_json")))
+    if section == "endpoints" and table.pop("supports_given", False):
+        table.setdefault("supports", [])
+    return table
+
+
+def encode_key(key: Key) -> bytes:
+    """A key as the body of its resource."""
+    message = types_pb2.Key(
+        tenant=key.tenant,
+        secret_sha256=key.secret_sha256,
+        directives=key.directives,
+        require_directives=key.require_directives,
+        models=sorted(key.models),
+    )
+    if key.expires_at is not None:
+        message.expires_at_ms = round(key.expires_at * 1000)
+    for name, value in key.limits.items():
+        setattr(message.limits, name, value)
+    if key.previous_sha256 is not None and key.previous_expires_at is not None:
+        message.previous_sha256 = key.previous_sha256
+        message.previous_expires_at_ms = round(key.previous_expires_at * 1000)
+    return message.SerializeToString(deterministic=True)
+
+
+def access_resources(keys: Mapping[str, Key]) -> Resources:
+    """Keys that may be used, by public id, as resources."""
+    return {(types_pb2.KIND_KEY, public_id): encode_key(key) for public_id, key in keys.items()}
+
+
+def compile_access(resources: Resources, *, version: int, checksum: str) -> AccessSnapshot:
+    """Resources as the set of keys; CatalogRefused when a key cannot be read."""
+    if collection_checksum(resources) != checksum:
+        raise CatalogRefused([Problem("checksum", "the resources do not add up to the announced checksum")])
+    keys = {name: _key(name, body) for (kind, name), body in resources.items() if kind == types_pb2.KIND_KEY}
+    return AccessSnapshot(version, checksum, keys)
+
+
+def _key(public_id: str, body: bytes) -> Key:
+    message = types_pb2.Key()
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise CatalogRefused([Problem(f"keys.{public_id}", "is not a readable protobuf message")]) from error
+    if len(message.secret_sha256) != 32:
+        raise CatalogRefused([Problem(f"keys.{public_id}.secret_sha256", "must be 32 bytes")])
+    rotated = message.HasField("previous_sha256")
+    return Key(
+        public_id=public_id,
+        tenant=message.tenant,
+        secret_sha256=message.secret_sha256,
+        expires_at=message.expires_at_ms / 1000 if message.HasField("expires_at_ms") else None,
+        directives=tuple(message.directives),
+        require_directives=tuple(message.require_directives),
+        models=frozenset(message.models),
+        limits={field.name: getattr(message.limits, field.name) for field, _ in message.limits.ListFields() if field.name != "scope"},
+        previous_sha256=message.previous_sha256 if rotated else None,
+        previous_expires_at=message.previous_expires_at_ms / 1000 if rotated else None,
+    )
+
+
+def to_messages(resources: Resources) -> list[types_pb2.Resource]:
+    """Resources as messages, in order of (kind, name)."""
+    return [
+        types_pb2.Resource(kind=types_pb2.Kind.ValueType(kind), name=name, body=body) for (kind, name), body in sorted(resources.items())
+    ]
+
+
+def disk_snapshot(held: Mapping[int, tuple[int, str]], resources: Mapping[int, Resources], saved_at_ms: int) -> bytes:
+    """What a router keeps on its disk: per collection (version, checksum) and its resources."""
+    message = discovery_pb2.DiskSnapshot(saved_at_ms=saved_at_ms)
+    for collection, (version, checksum) in held.items():
+        message.held.add(collection=types_pb2.Collection.ValueType(collection), version=version, checksum=checksum)
+        message.resources.extend(to_messages(resources[collection]))
+    return message.SerializeToString(deterministic=True)

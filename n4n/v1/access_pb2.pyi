@@ -1,0 +1,114 @@
+from n4n.v1 import types_pb2 as _types_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class KeySettings(_message.Message):
+    __slots__ = ("limits", "budget_usd", "budget_window", "directives", "require_directives", "models", "expires_at_ms")
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_USD_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    DIRECTIVES_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_DIRECTIVES_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    limits: _types_pb2.Limits
+    budget_usd: str
+    budget_window: str
+    directives: _containers.RepeatedScalarFieldContainer[str]
+    require_directives: _containers.RepeatedScalarFieldContainer[str]
+    models: _containers.RepeatedScalarFieldContainer[str]
+    expires_at_ms: int
+    def __init__(self, limits: _Optional[_Union[_types_pb2.Limits, _Mapping]] = ..., budget_usd: _Optional[str] = ..., budget_window: _Optional[str] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., expires_at_ms: _Optional[int] = ...) -> None: ...
+
+class KeyInfo(_message.Message):
+    __slots__ = ("public_id", "tenant", "settings", "state", "created_at_ms", "revoked_at_ms", "author", "access_version")
+    PUBLIC_ID_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    public_id: str
+    tenant: str
+    settings: KeySettings
+    state: str
+    created_at_ms: int
+    revoked_at_ms: int
+    author: str
+    access_version: int
+    def __init__(self, public_id: _Optional[str] = ..., tenant: _Optional[str] = ..., settings: _Optional[_Union[KeySettings, _Mapping]] = ..., state: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., revoked_at_ms: _Optional[int] = ..., author: _Optional[str] = ..., access_version: _Optional[int] = ...) -> None: ...
+
+class CreateKeyRequest(_message.Message):
+    __slots__ = ("tenant", "settings", "author")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    settings: KeySettings
+    author: str
+    def __init__(self, tenant: _Optional[str] = ..., settings: _Optional[_Union[KeySettings, _Mapping]] = ..., author: _Optional[str] = ...) -> None: ...
+
+class CreateKeyReply(_message.Message):
+    __slots__ = ("key", "secret")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    key: KeyInfo
+    secret: str
+    def __init__(self, key: _Optional[_Union[KeyInfo, _Mapping]] = ..., secret: _Optional[str] = ...) -> None: ...
+
+class ListKeysRequest(_message.Message):
+    __slots__ = ("tenant", "include_revoked")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_REVOKED_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    include_revoked: bool
+    def __init__(self, tenant: _Optional[str] = ..., include_revoked: _Optional[bool] = ...) -> None: ...
+
+class ListKeysReply(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedCompositeFieldContainer[KeyInfo]
+    def __init__(self, keys: _Optional[_Iterable[_Union[KeyInfo, _Mapping]]] = ...) -> None: ...
+
+class ShowKeyRequest(_message.Message):
+    __slots__ = ("public_id",)
+    PUBLIC_ID_FIELD_NUMBER: _ClassVar[int]
+    public_id: str
+    def __init__(self, public_id: _Optional[str] = ...) -> None: ...
+
+class UpdateKeyRequest(_message.Message):
+    __slots__ = ("public_id", "settings", "fields", "author")
+    PUBLIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    public_id: str
+    settings: KeySettings
+    fields: _containers.RepeatedScalarFieldContainer[str]
+    author: str
+    def __init__(self, public_id: _Optional[str] = ..., settings: _Optional[_Union[KeySettings, _Mapping]] = ..., fields: _Optional[_Iterable[str]] = ..., author: _Optional[str] = ...) -> None: ...
+
+class RotateKeyRequest(_message.Message):
+    __slots__ = ("public_id", "author", "grace_ms")
+    PUBLIC_ID_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    GRACE_MS_FIELD_NUMBER: _ClassVar[int]
+    public_id: str
+    author: str
+    grace_ms: int
+    def __init__(self, public_id: _Optional[str] = ..., author: _Optional[str] = ..., grace_ms: _Optional[int] = ...) -> None: ...
+
+class RevokeKeyRequest(_message.Message):
+    __slots__ = ("public_id", "author")
+    PUBLIC_ID_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    public_id: str
+    author: str
+    def __init__(self, public_id: _Optional[str] = ..., author: _Optional[str] = ...) -> None: ...
