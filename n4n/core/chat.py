@@ -1,0 +1,76 @@
+"""The one shape that every skin reads into and every dialect answers in: a chat request, and the events of its answer.
+
+An answer that is not a stream is a stream of one chunk. Values are msgspec structs because one is built per event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from n4n.core.errors import Failure
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Tokens of one answer. `prompt_tokens` is all input, cached and written included; `completion_tokens` all output, reasoning included."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    estimated: bool = False  # the provider's own count was missing or absurd, this is ours
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """One event of an answer in OpenAI's shape. `payload` is its JSON as it came, never re-encoded when nothing has to change."""
+
+    payload: bytes
+    content: bool = False  # holds text, reasoning, a tool call or a refusal: what the client may see as output
+    finishes: bool = False  # a choice got its finish reason here
+    choices: bool = True  # False: a chunk without choices (usage only, or an annotation)
+    usage: Usage | None = None  # cumulative: replaces what came before
+
+
+class Comment(msgspec.Struct, frozen=True):
+    """A keep-alive of the upstream: proof of life, not of progress."""
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The upstream said inside a 200, or by how it ended, that this attempt failed."""
+
+    failure: Failure
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The upstream's own end mark came after every choice had finished."""
+
+
+Event = Chunk | Comment | Failed | Done
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What a client asked for. `fields` are the members of its body, each as raw JSON bytes, in their order, n4n's own ones taken out."""
+
+    fields: Mapping[str, msgspec.Raw]
+    model: str
+    stream: bool = False
+    include_usage: bool = False
+    max_output_tokens: int | None = None
+    features: frozenset[str] = frozenset()  # optional features the request uses (names of document.FEATURES)
+    body_bytes: int = 0
+    models: tuple[str, ...] = ()  # the body's ordered list of models the caller accepts
+    unsupported_params: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRequest:
+    """One HTTP request to a provider. `url` is absolute and never leaves the router in a log, an error, a metric or a trace."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    warnings: tuple[str, ...] = ()  # what was left out for this endpoint, for `n4n.warnings`
