@@ -14,7 +14,8 @@ from n4n.core.errors import Failure
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens of one answer. `prompt_tokens` is all input, cached and written included; `completion_tokens` all output, reasoning included."""
+    """Tokens of one answer. `prompt_tokens` is all input, cached and written included; `completion_tokens` is all output,
+    reasoning included."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -32,6 +33,7 @@ class Chunk(msgspec.Struct, frozen=True):
     finishes: bool = False  # a choice got its finish reason here
     choices: bool = True  # False: a chunk without choices (usage only, or an annotation)
     usage: Usage | None = None  # cumulative: replaces what came before
+    output_bytes: int = 0  # bytes of text, reasoning and arguments in it, for a local count where the provider gives none
 
 
 class Comment(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ class Settings:
     port: int = 8080
     workers: int = 1
     worker: int = 0  # which worker this process is; 0: the supervisor of all
+    listen_fd: int = 0  # the listening socket a worker inherits from its supervisor; 0: it opens its own
     node: str = ""  # the node's stable name; empty: <host name>-<worker>
     admin_host: str = "127.0.0.1"  # where the control plane's gRPC listens
     admin_port: int = 9400

@@ -1,0 +1,52 @@
+"""Every metric of a router, in one table. Workers share files in one folder, so that any worker answers for its node.
+
+`PROMETHEUS_MULTIPROC_DIR` must be set before this module is imported; the supervisor does so. Labels are bounded sets:
+names from the catalog and fixed words. Children are kept, so that counting costs a dictionary look-up.
+"""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
+
+_LATENCY = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_TTFT = (0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 5, 8, 15, 30, 60)
+_OVERHEAD = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1)
+STATUSES = ("success", "rate_limited", "error", "cancelled", "rejected")
+
+
+class Instruments:
+    """The router's instruments. One per process."""
+
+    def __init__(self, worker: int) -> None:
+        values.ValueClass = values.MultiProcessValue(process_identifier=lambda: worker)  # type: ignore[no-untyped-call]
+        registry = CollectorRegistry(auto_describe=False)
+        by_model = ("provider", "model", "tier")
+        self.requests = Counter("llm_requests", "Requests ended, by outcome.", (*by_model, "status"), registry=registry)
+        self.latency = Histogram("llm_request_latency_seconds", "Whole requests.", by_model, buckets=_LATENCY, registry=registry)
+        self.ttft = Histogram("llm_ttft_seconds", "Time to the first token the client sees.", by_model, buckets=_TTFT, registry=registry)
+        self.fallbacks = Histogram(
+            "llm_fallback_depth", "Changes of endpoint per request.", ("tier",), buckets=(0, 1, 2, 3, 5), registry=registry
+        )
+        self.tokens = Counter("llm_tokens", "Tokens, by direction.", ("provider", "model", "direction"), registry=registry)
+        self.cost = Counter("llm_cost_usd", "Cost at catalog prices.", ("provider", "model"), registry=registry)
+        self.overhead = Histogram("n4n_overhead_seconds", "Time not spent waiting for a provider.", buckets=_OVERHEAD, registry=registry)
+        self.attempts = Counter("n4n_attempts", "Attempts, by outcome.", ("provider", "outcome"), registry=registry)
+        self.log_dropped = Counter("n4n_log_lines_dropped", "Log lines lost because their reader stalled.", registry=registry)
+        self.nacks = Counter("n4n_catalog_nack", "Pushed versions refused.", registry=registry)
+        self.version = Gauge("n4n_catalog_version", "Catalog version in use.", multiprocess_mode="liveall", registry=registry)
+        self.age = Gauge("n4n_catalog_age_seconds", "Since the head was last confirmed.", multiprocess_mode="livemax", registry=registry)
+        self.streams = Gauge("n4n_active_streams", "Streams open now.", multiprocess_mode="livesum", registry=registry)
+
+
+def exposition() -> bytes:
+    """The metrics of every worker of this node in Prometheus' text format."""
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)
+
+
+def forget_worker(worker: int) -> None:
+    """Drops the gauges of a worker that died; called by the supervisor."""
+    multiprocess.mark_process_dead(worker, os.environ["PROMETHEUS_MULTIPROC_DIR"])  # type: ignore[no-untyped-call]
