@@ -1,0 +1,1 @@
+"""Tests against real PostgreSQL, Valkey, gRPC and sockets, one part of n4n at a time."""
