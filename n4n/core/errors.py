@@ -32,6 +32,7 @@ class Failure:
     code: str | None = None  # the upstream's own error code
     retry_after_s: float | None = None  # the provider's hint
     param: str | None = None  # the request field at fault, where the provider names one
+    may_have_run: bool = True  # False: the request surely never reached a model there (refused connection, connect timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +146,17 @@ class AttemptsExhausted(GatewayError):
         candidates: int,
         retry_after_s: float | None = None,
         param: str | None = None,
+        eliminated: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(message, param=param, retry_after_s=retry_after_s)
         self.status, self.code, self.kind = status, code, kind
         self.attempts = tuple(attempts)
         self.candidates = candidates
+        self.eliminated = dict(eliminated or {})
+
+
+class AllCooling(AttemptsExhausted):
+    """Nobody was asked: every endpoint that could serve is out until an instant; status as if the attempt had been made."""
 
 
 class StreamInterrupted(GatewayError):
@@ -174,6 +181,17 @@ class NoSnapshot(Unavailable):
     """This router has no catalog yet; try again shortly."""
 
     code = "no_catalog"
+
+
+class NoEndpointNow(Unavailable):
+    """No endpoint of the model can be used on this router, whatever the request says (credential, dialect, disabled, draining, none)."""
+
+    code = "no_eligible_endpoint"
+
+    def __init__(self, message: str, *, candidates: int, eliminated: Mapping[str, int], retry_after_s: float = 30.0) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.candidates = candidates
+        self.eliminated = dict(eliminated)
 
 
 class Draining(Unavailable):
