@@ -1,0 +1,58 @@
+# Everything a contributor or an operator types. Works in a fresh clone: the virtual environment is made on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install up test check bench proto lock format
+
+help:  ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+install: $(VENV)/run.stamp  ## make the virtual environment and install n4n from the lock
+
+up: install  ## start everything here, with simulated providers (ARGS="--port 9090")
+	@exec $(BIN)/n4n up --sim $(ARGS)
+
+test: $(VENV)/dev.stamp  ## run the tests (ARGS="-k sse")
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/dev.stamp  ## format, lint, types, import contracts, fresh stubs, core tests with full branch coverage
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python tests/support/check_stubs.py
+	@$(BIN)/python -m pytest -q -p no:randomly --cov --cov-report=term:skip-covered tests/core
+
+bench: $(VENV)/dev.stamp  ## measure n4n beside a bare aiohttp proxy, write docs/performance.md
+	@$(BIN)/python -m bench $(ARGS)
+
+proto: $(VENV)/dev.stamp  ## generate the stubs in n4n/v1 from proto/
+	@$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. proto/n4n/v1/*.proto
+
+format: $(VENV)/dev.stamp  ## format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock:  ## resolve the dependencies anew (needs uv)
+	@printf 'setuptools>=77\n' | uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra sim pyproject.toml - -o requirements.lock
+	@printf 'setuptools>=77\n' | uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra dev -c requirements.lock pyproject.toml - -o requirements-dev.lock
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "n4n needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements.lock pyproject.toml | $(BIN)/python
+	@echo "installing n4n and what it needs from requirements.lock"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.lock $(VENV)/run.stamp
+	@echo "installing what the tests need from requirements-dev.lock"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
