@@ -218,16 +218,24 @@ def compile_snapshot(document: Document, *, version: int, checksum: str, states:
         endpoints[name] = endpoint
         by_model[model.id].append(endpoint)
     aliases = {alias: model.id for model in models.values() for alias in model.aliases}
-    tiers = {name: tuple(dict.fromkeys(_chain(name, document, aliases))) for name in document["tiers"]}
+    tiers = _unfolded(document["tiers"], aliases)
     return Snapshot(version, checksum, models, endpoints, {k: tuple(v) for k, v in by_model.items()}, aliases, tiers, providers)
 
 
-def _chain(tier: str, document: Document, aliases: Mapping[str, ModelId]) -> Iterable[ModelId]:
-    for link in cast(list[str], document["tiers"][tier]["chain"]):
-        if link.startswith("tier/"):
-            yield from _chain(link[5:], document, aliases)
-        else:
-            yield aliases.get(link, ModelId(link))
+def _unfolded(tiers: Mapping[str, Mapping[str, object]], aliases: Mapping[str, ModelId]) -> dict[str, tuple[ModelId, ...]]:
+    """Every tier as models, each once, in order. Tiers may share tiers and nest deeply: each is unfolded once, inner ones first."""
+    chains = {name: cast(list[str], tier["chain"]) for name, tier in tiers.items()}
+    done: dict[str, tuple[ModelId, ...]] = {}
+    ahead = list(chains)
+    while ahead:
+        tier = ahead[-1]
+        waiting = [link[5:] for link in chains[tier] if link.startswith("tier/") and link[5:] not in done]
+        ahead.extend(waiting)
+        if not waiting:
+            ahead.pop()
+            links = (done[link[5:]] if link.startswith("tier/") else (aliases.get(link, ModelId(link)),) for link in chains[tier])
+            done[tier] = tuple(dict.fromkeys(model for link in links for model in link))
+    return {name: done[name] for name in chains}
 
 
 def _provider(name: str, raw: Mapping[str, object]) -> Provider:
@@ -309,7 +317,8 @@ def _price_list(raw: Mapping[str, object] | None) -> PriceList | None:
     tiers = (
         PriceTier(cast(int, tier["above_input_tokens"]), _price(tier)) for tier in cast(list[Mapping[str, object]], raw.get("tiers", []))
     )
-    return PriceList(_price(raw), tuple(sorted(tiers, key=lambda tier: tier.above_input_tokens)))
+    prices = PriceList(_price(raw), tuple(sorted(tiers, key=lambda tier: tier.above_input_tokens)))
+    return prices if prices.tiers or prices.base != Price() else None  # nothing said is unpriced, not free
 
 
 def _price(raw: Mapping[str, object]) -> Price:

@@ -29,15 +29,17 @@ STATES = ("active", "draining", "disabled")
 RETRY_ON = (*FailureClass, "429", "5xx")
 _FORBIDDEN_HEADERS = frozenset(
     ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "host", "content-length", "content-type", "transfer-encoding",
-     "connection", "te", "upgrade", "trailer", "proxy-authorization", "proxy-connection", "keep-alive", "x-request-id", "accept-encoding")
+     "connection", "te", "upgrade", "trailer", "proxy-authorization", "proxy-connection", "keep-alive", "x-request-id", "accept-encoding",
+     "content-encoding", "expect")
 )  # fmt: skip
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _ALIAS = re.compile(r"[A-Za-z0-9._/:@-]+\Z")
 _VAR = re.compile(r"[A-Za-z0-9._-]+\Z")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
-_RETENTION = re.compile(r"\d{1,5}d\Z")
-_CREDENTIAL = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|stored)\Z")
+_RETENTION = re.compile(r"[0-9]{1,5}d\Z")
+_CREDENTIAL = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|file:.+|stored)\Z")
+_BODY_DEPTH = 64
 
 Table = dict[str, object]
 Document = dict[str, dict[str, Table]]
@@ -47,14 +49,14 @@ def _matching(pattern: re.Pattern[str], wanted: str) -> schema.Reader:
     def read(value: object, path: str, problems: Problems) -> str | None:
         if isinstance(value, str) and pattern.match(value):
             return value
-        problems.append(Problem(path, f"must be {wanted}, not {value!r}"))
+        problems.append(Problem(path, f"must be {wanted}, not {schema.shown(value)}"))
         return None
 
     return read
 
 
 def _credential(value: object, path: str, problems: Problems) -> str | None:
-    if isinstance(value, str) and _CREDENTIAL.match(value):
+    if isinstance(value, str) and schema.is_plain(value) and _CREDENTIAL.match(value):
         return value
     problems.append(Problem(path, "must be env:NAME, file:PATH or stored; a key itself never stands in the catalog"))
     return None
@@ -68,7 +70,10 @@ def _headers(value: object, path: str, problems: Problems) -> dict[str, object] 
     problems.extend(Problem(f"{path}.{name}", "is not a header that a provider entry may set") for name in bad)
     not_latin = [name for name, inner in found.items() if not str(inner).isascii()]
     problems.extend(Problem(f"{path}.{name}", "must be ASCII text") for name in not_latin)
-    return None if bad or not_latin else found
+    lower = [name.lower() for name in found]
+    twice = [name for index, name in enumerate(found) if name.lower() in lower[:index]]
+    problems.extend(Problem(f"{path}.{name}", "stands twice; header names do not tell capitals apart") for name in twice)
+    return None if bad or not_latin or twice else found
 
 
 def _json_object(value: object, path: str, problems: Problems) -> Table | None:
@@ -76,10 +81,19 @@ def _json_object(value: object, path: str, problems: Problems) -> Table | None:
         problems.append(Problem(path, f"must be a map merged into requests, not {schema.kind_of(value)}"))
         return None
     try:
-        return cast(Table, json.loads(json.dumps(value, allow_nan=False)))
-    except (TypeError, ValueError, RecursionError):
+        normal = cast(Table, json.loads(json.dumps(value, allow_nan=False, ensure_ascii=False).encode()))
+    except (TypeError, ValueError, RecursionError):  # ValueError: NaN, a cycle, half a surrogate pair
         problems.append(Problem(path, "must hold only what JSON can say (no dates, no NaN)"))
         return None
+    if _deeper_than(_BODY_DEPTH, normal):
+        problems.append(Problem(path, f"must not nest deeper than {_BODY_DEPTH} levels"))
+        return None
+    return normal
+
+
+def _deeper_than(levels: int, value: object) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_deeper_than(levels - 1, item) for item in inner)
 
 
 def _capabilities(value: object, path: str, problems: Problems) -> Table | None:
@@ -195,12 +209,20 @@ def parse_document(raw: object) -> tuple[Document, list[Problem]]:
         return document, [Problem("", f"the catalog must be a map with {', '.join(KINDS)}, not {schema.kind_of(raw)}")]
     for kind in raw:
         if kind not in KINDS:
-            problems.append(Problem(str(kind), f"unknown section{schema.nearest(str(kind), KINDS)}; known: {', '.join(KINDS)}"))
+            problems.append(
+                Problem(schema.step(kind), f"unknown section{schema.nearest(schema.step(kind), KINDS)}; known: {', '.join(KINDS)}")
+            )
     for kind in KINDS:
         for name, inner in schema.named(raw.get(kind), kind, problems).items():
             document[kind][name] = schema.read_table(inner, f"{kind}.{name}", problems, FIELDS[kind])
-    problems.extend(_cross_check(document))
+    told = {problem.field for problem in problems}
+    problems.extend(problem for problem in _cross_check(document) if not (problem.field in told or _follows_from(told, problem.field)))
     return document, problems
+
+
+def _follows_from(told: set[str], field: str) -> bool:
+    """An endpoint's missing account is no news where its `accounts` could not be read."""
+    return field.startswith("endpoints.") and field.endswith(".account") and field + "s" in told
 
 
 def _cross_check(document: Document) -> Iterator[Problem]:
@@ -245,6 +267,7 @@ def _check_references(document: Document) -> Iterator[Problem]:
     for name, endpoint in document["endpoints"].items():
         yield from _unknown(f"endpoints.{name}.model", "models", endpoint.get("model"), document)
         yield from _check_accounts(name, endpoint, document)
+        yield from _check_price_tiers(f"endpoints.{name}.price", cast(Table, endpoint.get("price", {})))
 
 
 def _check_accounts(name: str, endpoint: Table, document: Document) -> Iterator[Problem]:
@@ -260,6 +283,13 @@ def _check_accounts(name: str, endpoint: Table, document: Document) -> Iterator[
     providers = {document["accounts"].get(account, {}).get("provider") for account in pool} - {None}
     if len(providers) > 1:
         yield Problem(f"{path}.accounts", "must all be of one provider")
+
+
+def _check_price_tiers(path: str, price: Table) -> Iterator[Problem]:
+    bounds = [tier["above_input_tokens"] for tier in cast(list[Table], price.get("tiers", []))]
+    for index, bound in enumerate(bounds):
+        if bound in bounds[:index]:
+            yield Problem(f"{path}.tiers[{index}].above_input_tokens", f"two tiers begin above {bound} tokens")
 
 
 def _check_names(document: Document) -> Iterator[Problem]:
@@ -286,20 +316,20 @@ def _check_tiers(document: Document) -> Iterator[Problem]:
                 yield from _unknown(path, "tiers", link[5:], document)
             elif link not in aliases:
                 yield from _unknown(path, "models", link, document)
-        if _reaches(name, name, document["tiers"], set()):
+        if name in _reached(name, document["tiers"]):
             yield Problem(f"tiers.{name}.chain", f"is a cycle: it leads back to tier/{name}")
 
 
-def _reaches(start: str, goal: str, tiers: Mapping[str, Table], seen: set[str]) -> bool:
-    for link in cast(list[str], tiers.get(start, {}).get("chain", [])):
-        inner = link[5:] if link.startswith("tier/") else None
-        if inner == goal:
-            return True
-        if inner is not None and inner not in seen:
-            seen.add(inner)
-            if _reaches(inner, goal, tiers, seen):
-                return True
-    return False
+def _reached(start: str, tiers: Mapping[str, Table]) -> set[str]:
+    """Every tier that a tier's chain leads to, by way of others too."""
+    seen: set[str] = set()
+    ahead = [start]
+    while ahead:
+        for link in cast(list[str], tiers.get(ahead.pop(), {}).get("chain", [])):
+            if link.startswith("tier/") and link[5:] not in seen:
+                seen.add(link[5:])
+                ahead.append(link[5:])
+    return seen
 
 
 def removed_too_much(before: Document, after: Document) -> list[Problem]:
@@ -324,9 +354,10 @@ def canonical_json(document: object) -> str:
 
 
 def differences(before: object, after: object, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """(path, before, after) of every changed leaf, values as JSON text, '' where absent; in sorted order of path."""
-    if before == after:
-        return
+    """(path, before, after) of every changed leaf, values as JSON text, '' where absent; in sorted order of path.
+
+    1, 1.0 and true are three values here, as they are to a provider.
+    """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in sorted({*before, *after}):
             inner = f"{path}.{key}" if path else str(key)
@@ -336,5 +367,5 @@ def differences(before: object, after: object, path: str = "") -> Iterator[tuple
                 yield inner, canonical_json(before[key]), ""
             else:
                 yield from differences(before[key], after[key], inner)
-    else:
+    elif canonical_json(before) != canonical_json(after):
         yield path, canonical_json(before), canonical_json(after)

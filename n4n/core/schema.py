@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from n4n.core.errors import Problem
 
@@ -19,7 +19,9 @@ _TYPES = {bool: "true/false", int: "a number", float: "a number", str: "text", l
 Problems = list[Problem]
 Reader = Callable[[object, str, Problems], object]
 NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
-_SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)([km])\Z", re.IGNORECASE)
+_SUFFIXED = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM])\Z")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\Z")
+_SHOWN = 60  # characters of a refused value that an error repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,30 @@ def kind_of(value: object) -> str:
     return _TYPES.get(type(value), type(value).__name__)
 
 
+def shown(value: object) -> str:
+    """A refused value as an error repeats it: on one line and short."""
+    try:
+        whole = repr(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a huge number"
+    return whole if len(whole) <= _SHOWN else whole[:_SHOWN] + "…"
+
+
+def step(key: object) -> str:
+    """A key as a step of a field path: itself where it can be read, else quoted and short."""
+    if not isinstance(key, str):
+        return shown(key)
+    return key if key.isprintable() and len(key) <= 200 else shown(key)
+
+
+def is_plain(value: str) -> bool:
+    """Whether text holds neither control characters nor halves of surrogate pairs, which no wire can carry."""
+    return not any(c < " " or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in value)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """' (did you mean X?)' when a known name is close, else ''."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name[:100], list(known), n=1, cutoff=0.6)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
@@ -48,7 +71,7 @@ def read_table(value: object, path: str, problems: Problems, fields: Mapping[str
         return {}
     table: dict[str, object] = {}
     for key, inner in value.items():
-        name, inner_path = str(key), f"{path}.{key}" if path else str(key)
+        name, inner_path = str(key) if isinstance(key, str | int) else "", f"{path}.{step(key)}" if path else step(key)
         field = fields.get(name)
         if field is None:
             problems.append(Problem(inner_path, f"unknown field{nearest(name, fields)}; known: {', '.join(fields)}"))
@@ -82,16 +105,18 @@ def named(value: object, path: str, problems: Problems) -> dict[str, object]:
         return {}
     for name in value:
         if not isinstance(name, str) or not NAME.match(name):
-            problems.append(Problem(f"{path}.{name}", "is not a name; use letters, digits, dot, underscore and hyphen"))
+            problems.append(Problem(f"{path}.{step(name)}", "is not a name; use letters, digits, dot, underscore and hyphen"))
     return {name: inner for name, inner in value.items() if isinstance(name, str) and NAME.match(name)}
 
 
 def text(value: object, path: str, problems: Problems) -> str | None:
-    """Non-empty text without control characters."""
-    if isinstance(value, str) and value and not any(ord(c) < 32 or ord(c) == 127 for c in value):
+    """Non-empty text that is plain."""
+    if isinstance(value, str) and value and is_plain(value):
         return value
-    what = "empty or holds control characters" if isinstance(value, str) else kind_of(value)
-    problems.append(Problem(path, f"must be text, not {what}"))
+    if isinstance(value, str):
+        problems.append(Problem(path, "must not hold control characters" if value else "must not be empty"))
+    else:
+        problems.append(Problem(path, f"must be text, not {kind_of(value)}"))
     return None
 
 
@@ -99,7 +124,7 @@ def flag(value: object, path: str, problems: Problems) -> bool | None:
     """true or false."""
     if isinstance(value, bool):
         return value
-    problems.append(Problem(path, f"must be true or false, not {value!r}"))
+    problems.append(Problem(path, f"must be true or false, not {shown(value)}"))
     return None
 
 
@@ -110,7 +135,8 @@ def choice(*known: str) -> Reader:
         word = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if isinstance(word, str) and word in known:
             return word
-        problems.append(Problem(path, f"must be one of {', '.join(known)}, not {value!r}{nearest(str(value), known)}"))
+        near = nearest(value, known) if isinstance(value, str) else ""
+        problems.append(Problem(path, f"must be one of {', '.join(known)}, not {shown(value)}{near}"))
         return None
 
     return read
@@ -120,9 +146,9 @@ def number(low: float, high: float, unit: str = "") -> Reader:
     """A finite number in [low, high], as float."""
 
     def read(value: object, path: str, problems: Problems) -> float | None:
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and low <= value <= high:
+        if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:  # NaN is in no range
             return float(value)
-        problems.append(Problem(path, f"must be a number{unit} from {low:g} to {high:g}, not {value!r}"))
+        problems.append(Problem(path, f"must be a number{unit} from {low:g} to {high:g}, not {shown(value)}"))
         return None
 
     return read
@@ -135,7 +161,7 @@ def whole(low: int, high: int, unit: str = "") -> Reader:
         found = whole_number(value)
         if found is not None and low <= found <= high:
             return found
-        problems.append(Problem(path, f"must be a whole number{unit} from {low} to {high}, not {value!r}"))
+        problems.append(Problem(path, f"must be a whole number{unit} from {low} to {high}, not {shown(value)}"))
         return None
 
     return read
@@ -151,7 +177,7 @@ def whole_number(value: object) -> int | None:
         return int(value) if math.isfinite(value) and value == int(value) else None
     if not isinstance(value, str):
         return None
-    if re.fullmatch(r"\d{1,18}", value, re.ASCII):
+    if re.fullmatch(r"[0-9]{1,18}", value):
         return int(value)
     match = _SUFFIXED.match(value)
     if not match or len(value) > 18:
@@ -164,23 +190,24 @@ def money(value: object, path: str, problems: Problems) -> str | None:
     """USD, not negative, at most 6 decimals, as plain decimal text without trailing zeros ('2.5')."""
     amount = decimal_of(value)
     if amount is None or amount < 0 or amount >= Decimal(10) ** 9:
-        problems.append(Problem(path, f"must be an amount of USD, 0 or more, not {value!r}"))
+        problems.append(Problem(path, f"must be an amount of USD, 0 or more, not {shown(value)}"))
         return None
     if amount != amount.quantize(Decimal("0.000001")):
-        problems.append(Problem(path, f"must have at most 6 decimals, not {value!r}"))
+        problems.append(Problem(path, f"must have at most 6 decimals, not {shown(value)}"))
         return None
     return plain(amount)
 
 
 def decimal_of(value: object) -> Decimal | None:
     """A finite decimal from a number or text; None otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**30:
+        return Decimal(value)
+    if isinstance(value, float | Decimal):
+        value = str(value)
+    if not isinstance(value, str) or len(value) > 64 or not _DECIMAL.match(value):
         return None
-    try:
-        amount = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return amount if amount.is_finite() and abs(amount.adjusted()) < 30 else None
+    amount = Decimal(value)
+    return amount if abs(amount.adjusted()) < 30 else None
 
 
 def plain(amount: Decimal) -> str:
@@ -195,7 +222,7 @@ def listed(read_item: Reader, *, least: int = 0) -> Reader:
     """A list whose items all read well, without repetition."""
 
     def read(value: object, path: str, problems: Problems) -> list[object] | None:
-        if not isinstance(value, Sequence) or isinstance(value, str):
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
             problems.append(Problem(path, f"must be a list, not {kind_of(value)}"))
             return None
         before = len(problems)
@@ -203,7 +230,7 @@ def listed(read_item: Reader, *, least: int = 0) -> Reader:
         for index, inner in enumerate(value):
             item = read_item(inner, f"{path}[{index}]", problems)
             if item is not None and item in items:
-                problems.append(Problem(f"{path}[{index}]", f"{inner!r} stands twice in the list"))
+                problems.append(Problem(f"{path}[{index}]", f"{shown(inner)} stands twice in the list"))
             items.append(item)
         if len(items) < least:
             problems.append(Problem(path, f"must name at least {least}"))
@@ -222,8 +249,9 @@ def map_of(read_item: Reader) -> Reader:
         before = len(problems)
         items: dict[str, object] = {}
         for key, inner in value.items():
-            if text(key, f"{path}.{key}", problems) is not None:
-                items[str(key)] = read_item(inner, f"{path}.{key}", problems)
+            inner_path = f"{path}.{step(key)}"
+            if text(key, inner_path, problems) is not None:
+                items[str(key)] = read_item(inner, inner_path, problems)
         return items if len(problems) == before else None
 
     return read
