@@ -114,13 +114,15 @@ def spawn(
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
     output: IO[bytes] | None = None,
+    errors: IO[bytes] | None = None,
     keep_open: Sequence[int] = (),
 ) -> Child:
     """Start `command` (an absolute program path and its arguments) as a child that gets `stop_signal` when we die.
 
     Call it on the main thread: the kernel sends that signal when the *thread* that spawned ends (prctl(2)). The child has a process group
-    of its own, so that Ctrl-C in a terminal reaches us alone and we decide the order of stopping. Output and error go to `output`, else to
-    ours. `keep_open` are descriptors that it inherits. A program that cannot be run ends with status 127 and one line on its error output.
+    of its own, so that Ctrl-C in a terminal reaches us alone and we decide the order of stopping. Its output goes to `output`, else to
+    ours, its error output to `errors`, else to `output`, else to ours. `keep_open` are descriptors that it inherits. A program that cannot
+    be run ends with status 127 and one line on its error output.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(f"{role} must be spawned on the main thread: it would be stopped when the thread that spawns it ends")
@@ -128,7 +130,7 @@ def spawn(
         launcher(command, stop_signal, identity, folder),
         stdin=subprocess.DEVNULL,
         stdout=output,
-        stderr=output,
+        stderr=errors or output,
         env=environ,
         pass_fds=keep_open,
         start_new_session=True,

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +45,13 @@ time.sleep(600)
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Where a socket's path fits."""
+    with tempfile.TemporaryDirectory(prefix="n4n ", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
@@ -111,17 +119,23 @@ def host(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[tuple[int
             parent.kill()
 
 
-@pytest.mark.parametrize("name", ["plain", "with spaces, ünd a comma", "deep/" * 30 + "er"], ids=["plain", "spaces", "deep"])
-def test_rows_are_there_after_a_stop_and_a_start(tmp_path: Path, name: str) -> None:
-    data_dir = tmp_path / name
+@pytest.mark.parametrize(
+    ("name", "sockets_inside"),
+    [("pläin path with spaces", True), ("a,comma", False), ("deep/" * 30 + "er", False)],
+    ids=["spaces", "comma", "deep"],
+)
+def test_rows_are_there_after_a_stop_and_a_start(short_folder: Path, name: str, sockets_inside: bool) -> None:
+    data_dir = short_folder / name
     for run in (1, 2, 3):
         held = claim(data_dir)
-        with running(start_postgres(data_dir, settings=THROWAWAY)) as database, running(start_valkey(data_dir)) as valkey:
-            assert add_row(database) == run
-            assert count_up(valkey) == run
+        database, valkey = start_postgres(data_dir, settings=THROWAWAY), start_valkey(data_dir)
+        with running(database), running(valkey):
+            assert add_row(database.url) == run
+            assert count_up(valkey.url) == run
+            assert {store.sockets.parent == data_dir for store in (database, valkey)} == {sockets_inside}
         held.release()
-
-    assert not list(data_dir.glob("*.socket"))
+        assert not database.sockets.exists()
+        assert not valkey.sockets.exists()
 
 
 def test_a_start_again_after_the_server_died_gives_the_same_url(data_dir: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import pwd
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -47,8 +48,7 @@ def claim(data_dir: Path) -> Claim:
     with translated(path):
         # root's server runs as another user, who must pass through but needs to see nothing
         path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path) as probe:
-            probe.write(b"n4n")
+        _try_writing(path)
         descriptor = _lock_file(path / "up.lock")
     if not _lock(descriptor):
         holder = _holder(descriptor)
@@ -117,8 +117,33 @@ def refusal(path: Path, error: OSError) -> str:
     remedy = "choose another directory with --data-dir"
     if error.errno == errno.ENOSPC:
         return f"no space is left for {path}: free some, or {remedy}"
-    culprit = f" ({error.filename})" if error.filename and Path(os.fsdecode(error.filename)) != path else ""
-    return f"the data directory {path} cannot be written: {(error.strerror or str(error)).lower()}{culprit}; {remedy}"
+    culprit = Path(os.fsdecode(error.filename or path))
+    detail = f" ({culprit}{_owner(culprit)})" if culprit != path else _owner(path)
+    return f"the data directory {path} cannot be written: {(error.strerror or str(error)).lower()}{detail}; {remedy}"
+
+
+def _owner(path: Path) -> str:
+    try:
+        uid = path.stat().st_uid
+    except OSError:
+        return ""
+    return f", it belongs to {user_name(uid)}" if uid != os.geteuid() else ""
+
+
+def user_name(uid: int) -> str:
+    """As people know the user."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _try_writing(path: Path) -> None:
+    try:
+        with tempfile.TemporaryFile(dir=path) as probe:
+            probe.write(b"n4n")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error  # the probe's own name tells nobody anything
 
 
 def _lock_file(path: Path) -> int:

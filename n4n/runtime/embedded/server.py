@@ -56,7 +56,8 @@ def bundled(package: str, pattern: str, instead: str) -> Path:
 
 def socket_folder(data_dir: Path, name: str, owner: tuple[int, int]) -> Path:
     """An empty folder, mode 0700, that `owner` may put a socket in: inside the data directory, or, where a socket's path would be too long
-    (unix(7): 107 bytes) or the file system has no sockets, one under /tmp whose name depends only on the data directory.
+    (unix(7): 107 bytes), hold a comma (libpq would read two hosts) or the file system has no sockets, one under /tmp whose name depends
+    only on the data directory.
 
     The caller holds the server's lock, so whatever lies in it is stale.
     """
@@ -68,7 +69,8 @@ def socket_folder(data_dir: Path, name: str, owner: tuple[int, int]) -> Path:
 
 
 def _socket_folders(data_dir: Path, name: str) -> Iterator[Path]:
-    yield data_dir / f"{name}.socket"
+    if "," not in str(data_dir):
+        yield data_dir / f"{name}.socket"
     found = data_dir.stat()
     mark = hashlib.sha256(f"{found.st_dev}:{found.st_ino}:{data_dir}".encode()).hexdigest()[:12]
     for root, suffix in product(("/tmp", tempfile.gettempdir()), ("", "-1", "-2", "-3")):  # noqa: S108  # 0700, and only if it is ours
