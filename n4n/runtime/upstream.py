@@ -110,8 +110,8 @@ class Reply:
         except (ClientError, OSError) as error:
             raise _fault(FailureClass.SERVER_ERROR, "the provider's answer broke off") from error
         finally:
-            self._last = self._clock()
-            self.waited_s += self._last - started
+            self.waited_s += self._clock() - started
+        self._last = self._clock()
         return piece
 
 
@@ -123,8 +123,8 @@ _LATE = {
 }
 
 
-def _fault(failure_class: FailureClass, message: str, code: str | None = None) -> UpstreamFault:
-    return UpstreamFault(Failure(failure_class, message, code=code))
+def _fault(failure_class: FailureClass, message: str, *, may_have_run: bool = True) -> UpstreamFault:
+    return UpstreamFault(Failure(failure_class, message, may_have_run=may_have_run))
 
 
 class Upstream:
@@ -147,35 +147,34 @@ class Upstream:
         await self._session.close()
 
     @asynccontextmanager
-    async def send(self, request: UpstreamRequest, phases: Phases) -> AsyncIterator[Reply]:
-        """Sends one POST and yields the head of the answer; UpstreamFault when none comes."""
+    async def send(self, request: UpstreamRequest, request_id: str, phases: Phases) -> AsyncIterator[Reply]:
+        """Sends one POST, labelled with the request's id, and yields the head of the answer; UpstreamFault when none comes."""
         sent = self._clock()
-        response = await self._head(request, phases)
+        response = await self._head(request, request_id, phases)
         try:
             yield Reply(response, phases, self._clock, sent)
         finally:
             response.close() if not response.content.at_eof() else response.release()
 
-    async def _head(self, request: UpstreamRequest, phases: Phases) -> aiohttp.ClientResponse:
+    async def _head(self, request: UpstreamRequest, request_id: str, phases: Phases) -> aiohttp.ClientResponse:
         left = phases.deadline - self._clock()
         if left <= 0:
-            raise _fault(FailureClass.TIMEOUT, _LATE["total"])
+            raise _fault(FailureClass.TIMEOUT, _LATE["total"], may_have_run=False)
         timeout = ClientTimeout(total=None, sock_connect=min(phases.connect_s, left), connect=min(phases.connect_s, left))
         try:
             async with asyncio.timeout(min(phases.first_byte_s, left)):
-                return await self._session.post(
-                    request.url, data=request.body, headers=request.headers, allow_redirects=False, timeout=timeout
-                )
+                headers = (*request.headers, ("x-request-id", request_id), ("accept-encoding", "identity"))
+                return await self._session.post(request.url, data=request.body, headers=headers, allow_redirects=False, timeout=timeout)
         except ConnectionTimeoutError as error:
-            raise _fault(FailureClass.TIMEOUT, _LATE["connect"], code="connect") from error
+            raise _fault(FailureClass.TIMEOUT, _LATE["connect"], may_have_run=False) from error
         except TimeoutError as error:
             phase = "total" if left <= phases.first_byte_s else "first_token"
             raise _fault(FailureClass.TIMEOUT, _LATE[phase]) from error
         except (ClientConnectorCertificateError, ClientConnectorSSLError) as error:
-            raise _fault(FailureClass.SERVER_ERROR, "no secure connection to the provider could be made", code="connect") from error
+            raise _fault(FailureClass.SERVER_ERROR, "no secure connection to the provider could be made", may_have_run=False) from error
         except ClientConnectorDNSError as error:
-            raise _fault(FailureClass.SERVER_ERROR, "the provider's name could not be resolved", code="connect") from error
+            raise _fault(FailureClass.SERVER_ERROR, "the provider's name could not be resolved", may_have_run=False) from error
         except ClientConnectorError as error:
-            raise _fault(FailureClass.SERVER_ERROR, "the provider refused the connection", code="connect") from error
+            raise _fault(FailureClass.SERVER_ERROR, "the provider refused the connection", may_have_run=False) from error
         except (ClientError, OSError, ValueError) as error:
             raise _fault(FailureClass.SERVER_ERROR, "the provider closed the connection without an answer") from error
