@@ -1,0 +1,200 @@
+"""The composition root of the control plane: the only place that builds its parts and knows the real clock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import grpc
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from control_plane.gauges import Gauges, metrics_server
+from control_plane.publisher import Publisher, backoff_s
+from control_plane.repository import Repository
+from control_plane.roster import Roster
+from control_plane.schema import DatabaseAway, engine_url, migrate
+from control_plane.service.access import Access
+from control_plane.service.catalog import Catalog
+from control_plane.service.discovery import Discovery
+from control_plane.service.fleet import Fleet
+from control_plane.tokens import Tokens
+from control_plane.versions import MAX_DOCUMENT_BYTES
+from n4n.core.errors import StartFailed
+from n4n.runtime.settings import Settings
+
+HEARTBEAT_S = 5.0
+POLL_S = 1.0
+_STOP_GRACE_S = 1.0
+_log = logging.getLogger("n4n.control_plane")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A control plane that serves. Ports are the real ones, also where the settings said 0."""
+
+    port: int
+    metrics_port: int
+
+
+@asynccontextmanager
+async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S, poll_s: float = POLL_S) -> AsyncIterator[Running]:
+    """Migrates, loads and serves while inside. Waits for a database that is away; StartFailed for what waiting cannot cure."""
+    _check(settings)
+    _refuse_taken(settings.admin_host, settings.admin_port)
+    await _until_migrated(settings.database_url)
+    repository = Repository(settings.database_url)
+    publisher = Publisher(repository, poll_s=poll_s)
+    roster = Roster(repository, place=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}", now=_now, refresh_s=heartbeat_s)
+    try:
+        await _until_loaded(publisher, repository)
+        async with _redis_pinger(settings.redis_url) as ping:
+            services = (
+                Catalog(repository, publisher),
+                Access(repository, publisher, _now),
+                Fleet(repository, publisher, roster, ping.ask, _now),
+                Discovery(publisher, roster, heartbeat_s=heartbeat_s),
+            )
+            server = grpc.aio.server(interceptors=(Tokens(admin=settings.admin_token, node=settings.node_token),), options=_OPTIONS)
+            server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))
+            port = _listen(server, settings)
+            with metrics_server(settings.admin_host, settings.metrics_port, Gauges(publisher, roster)) as metrics_port:
+                async with _serving(server, publisher, roster):
+                    _log.info("the control plane serves on %s:%d", settings.admin_host, port)
+                    yield Running(port, metrics_port)
+    finally:
+        await repository.close()
+
+
+@asynccontextmanager
+async def _serving(server: grpc.aio.Server, publisher: Publisher, roster: Roster) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        loops = [group.create_task(loop) for loop in (publisher.follow(), publisher.listen(), roster.keep())]
+        try:
+            await server.start()
+            yield
+        finally:
+            publisher.stop()
+            await server.stop(_STOP_GRACE_S)
+            for loop in loops:
+                loop.cancel()
+            with suppress(DatabaseAway, TimeoutError):
+                async with asyncio.timeout(1):
+                    await roster.flush()
+
+
+def _check(settings: Settings) -> None:
+    engine_url(settings.database_url)
+    if not settings.admin_token:
+        raise StartFailed("N4N_ADMIN_TOKEN is empty; give a long random text, and the same to those who run n4n commands")
+    if settings.admin_token == settings.node_token:
+        raise StartFailed("N4N_NODE_TOKEN equals N4N_ADMIN_TOKEN; give routers a token of their own, they may only watch")
+
+
+def _refuse_taken(host: str, port: int) -> None:
+    """A taken port is told at once, not only when the database has come."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise StartFailed(_taken(host, port, error.strerror or str(error))) from error
+
+
+def _taken(host: str, port: int, why: str) -> str:
+    return f"the control plane cannot listen on {host}:{port} ({why}); free the port or choose another with N4N_ADMIN_PORT or --admin-port"
+
+
+def _listen(server: grpc.aio.Server, settings: Settings) -> int:
+    host = f"[{settings.admin_host}]" if ":" in settings.admin_host else settings.admin_host
+    try:
+        return server.add_insecure_port(f"{host}:{settings.admin_port}")
+    except RuntimeError as error:
+        raise StartFailed(_taken(settings.admin_host, settings.admin_port, "the address is in use or not of this machine")) from error
+
+
+async def _until_migrated(database_url: str) -> None:
+    failures = 0
+    while True:
+        try:
+            revision = await asyncio.to_thread(migrate, database_url)
+        except DatabaseAway as error:
+            if not failures:
+                _log.warning("%s; waiting for it", error)
+            failures += 1
+            await asyncio.sleep(backoff_s(failures))
+        else:
+            _log.info("the database is at schema revision %s", revision)
+            return
+
+
+async def _until_loaded(publisher: Publisher, repository: Repository) -> None:
+    failures = 0
+    while True:
+        try:
+            await publisher.catch_up()
+            await repository.forget_nodes(_now())
+            return
+        except DatabaseAway as error:
+            if not failures:
+                _log.warning("%s; waiting for it", error)
+            failures += 1
+            await asyncio.sleep(backoff_s(failures))
+
+
+class _Pinger:
+    """Asks Redis whether it is there; one attempt, one second."""
+
+    def __init__(self, redis: Redis | None) -> None:
+        self._redis = redis
+
+    async def ask(self) -> str:
+        """ok, or what is wrong; never the URL."""
+        if self._redis is None:
+            return "not configured"
+        try:
+            await self._redis.ping()
+        except (RedisError, OSError, TimeoutError) as error:
+            return " ".join(str(error).split())[:200] or type(error).__name__
+        return "ok"
+
+
+@asynccontextmanager
+async def _redis_pinger(redis_url: str) -> AsyncIterator[_Pinger]:
+    if not redis_url:
+        yield _Pinger(None)
+        return
+    try:
+        redis = Redis.from_url(redis_url, socket_timeout=1, socket_connect_timeout=1, retry=Retry(NoBackoff(), 0))
+    except ValueError as error:
+        raise StartFailed("N4N_REDIS_URL must be redis://HOST:PORT/DB, rediss://… or unix://PATH") from error
+    try:
+        yield _Pinger(redis)
+    finally:
+        await redis.aclose()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # two programs on one port would each get half of the calls; the second must fail instead
+    ("grpc.max_receive_message_length", MAX_DOCUMENT_BYTES + 4 * 1024 * 1024),
+    ("grpc.max_send_message_length", -1),  # a document with its diff
+    ("grpc.keepalive_time_ms", 10_000),  # a node that is gone without a word is noticed within 15 s
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 4_000),  # nodes ping too
+    ("grpc.http2.max_ping_strikes", 0),
+)

@@ -1,0 +1,269 @@
+"""All SQL of the control plane. Every method is one transaction; DatabaseAway when Postgres cannot be reached."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, cast
+
+import psycopg
+from sqlalchemy import ColumnElement, Select, func, insert, select, text, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from control_plane.access import AccessState, KeyRecord
+from control_plane.refusals import NotFound, VersionConflict
+from control_plane.rows import catalog_row, change_of, info_of, key_of, key_row
+from control_plane.schema import DatabaseAway, engine_url, one_line
+from control_plane.tables import access_versions, catalog_versions, heads, keys, nodes, tenants
+from control_plane.versions import NOTHING, Content, Draft, Version, VersionInfo, conflict_line, document_from
+
+CHANNEL: Final = "n4n_heads"
+_FORGET_AFTER = timedelta(days=30)
+_LISTED_FOR = timedelta(hours=24)
+_INFO = (
+    catalog_versions.c.version,
+    catalog_versions.c.author,
+    catalog_versions.c.committed_at,
+    catalog_versions.c.message,
+    catalog_versions.c.checksum,
+    catalog_versions.c.endpoints,
+    func.jsonb_array_length(catalog_versions.c.changes).label("changed"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a collection stands. Two heads of one number but another time are of different histories."""
+
+    version: int
+    committed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node as it was last seen, by whichever control plane saw it. None in the last two: nothing new to tell."""
+
+    node: str
+    role: str
+    build: str
+    connected_to: str | None
+    applied_version: int
+    access_version: int
+    last_seen: datetime
+    last_ack: datetime | None = None
+    last_nack: str | None = None
+
+
+class Repository:
+    """Reads and commits. Every commit of a collection locks that collection's head row first."""
+
+    def __init__(self, database_url: str, *, timeout_s: float = 10.0) -> None:
+        url = engine_url(database_url)
+        self._conninfo = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._engine: AsyncEngine = create_async_engine(url, pool_size=4, max_overflow=4, pool_timeout=5, pool_pre_ping=True)
+        self._timeout_s = timeout_s
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        await self._engine.dispose()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+        try:
+            async with asyncio.timeout(self._timeout_s), self._engine.begin() as connection:
+                yield connection
+        except (OperationalError, InterfaceError) as error:
+            raise DatabaseAway(f"the database cannot be reached: {one_line(error)}") from error
+        except (TimeoutError, PoolExhausted) as error:
+            raise DatabaseAway(f"the database did not answer within {self._timeout_s:g} s") from error
+
+    async def heads(self) -> Mapping[str, Head]:
+        """The head of every collection: catalog, access."""
+        async with self._transaction() as connection:
+            rows = (await connection.execute(select(heads))).all()
+        return {row.collection: Head(row.version, row.committed_at) for row in rows}
+
+    async def doorbell(self) -> AsyncGenerator[None, None]:
+        """Yields once when listening has begun and then whenever any control plane commits. Ends only by DatabaseAway."""
+        try:
+            async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
+                await connection.execute(f"LISTEN {CHANNEL}")
+                yield
+                async for _ in connection.notifies():
+                    yield
+        except psycopg.Error as error:
+            raise DatabaseAway(f"the database cannot be reached: {' '.join(str(error).split())[:200]}") from error
+
+    # -- catalog ---------------------------------------------------------------------------------------------------
+
+    async def catalog(self, version: int | None = None) -> Version:
+        """A version, the head unless told; NOTHING when there is none yet. NotFound for a number that never was."""
+        async with self._transaction() as connection:
+            return await _catalog(connection, version)
+
+    async def history(self, limit: int, before: int | None) -> list[VersionInfo]:
+        """Newest first, only those below `before`."""
+        query = select(*_INFO).order_by(catalog_versions.c.version.desc()).limit(limit)
+        if before is not None:
+            query = query.where(catalog_versions.c.version < before)
+        async with self._transaction() as connection:
+            return [info_of(row) for row in await connection.execute(query)]
+
+    async def preview(self, decide: Callable[[Version], Draft | None], expect: int | None) -> tuple[Version, Draft | None]:
+        """The head and what `decide` would make of it, refused as a commit would be; nothing is written."""
+        async with self._transaction() as connection:
+            head = await _catalog(connection, None)
+            await _expect(connection, head.info.version, expect)
+            return head, decide(head)
+
+    async def commit_catalog(self, decide: Callable[[Version], Draft | None], expect: int | None) -> tuple[Version, bool]:
+        """Commits what `decide` makes of the head, as the next version; (head, False) when it finds nothing to change.
+
+        Serialised by a lock on the head's row; the doorbell rings when the transaction commits.
+        """
+        async with self._transaction() as connection:
+            number = await _lock(connection, "catalog")
+            await _expect(connection, number, expect)
+            head = await _catalog(connection, number) if number else NOTHING
+            draft = decide(head)
+            if draft is None:
+                return head, False
+            now = await _advance(connection, "catalog", number + 1)
+            info = VersionInfo(number + 1, draft.author, now, draft.message, draft.checksum, draft.endpoints, len(draft.changes))
+            await connection.execute(insert(catalog_versions).values(catalog_row(info, draft)))
+            return Version(info, draft.content, draft.changes), True
+
+    # -- access ----------------------------------------------------------------------------------------------------
+
+    async def access(self) -> AccessState:
+        """Every key that is not revoked, and the version they are of."""
+        async with self._transaction() as connection:
+            await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+            head = (await connection.execute(select(heads).where(heads.c.collection == "access"))).one()
+            rows = await connection.execute(select(keys).where(keys.c.revoked_at.is_(None)).order_by(keys.c.public_id))
+            return AccessState(head.version, head.committed_at, tuple(key_of(row) for row in rows))
+
+    async def list_keys(self, tenant: str, include_revoked: bool) -> list[KeyRecord]:
+        """Keys in order of tenant and age; every tenant's when `tenant` is empty."""
+        query = select(keys).order_by(keys.c.tenant, keys.c.created_at, keys.c.public_id)
+        if tenant:
+            query = query.where(keys.c.tenant == tenant)
+        if not include_revoked:
+            query = query.where(keys.c.revoked_at.is_(None))
+        async with self._transaction() as connection:
+            return [key_of(row) for row in await connection.execute(query)]
+
+    async def key(self, public_id: str) -> KeyRecord:
+        """One key; NotFound."""
+        async with self._transaction() as connection:
+            return await _one_key(connection, select(keys).where(keys.c.public_id == public_id), public_id)
+
+    async def create_key(self, record: KeyRecord) -> KeyRecord:
+        """Adds a key, and its tenant where that is new, as the next access version."""
+        async with self._transaction() as connection:
+            number = await _lock(connection, "access") + 1
+            now = await _advance(connection, "access", number)
+            tenant = {"name": record.tenant, "author": record.author, "created_at": now}
+            await connection.execute(upsert(tenants).values(tenant).on_conflict_do_nothing())
+            record = replace(record, created_at=now, access_version=number)
+            await connection.execute(insert(keys).values(key_row(record)))
+            await _note_access(connection, number, record.author, now, f"create {record.public_id} for {record.tenant}")
+            return record
+
+    async def change_key(self, public_id: str, author: str, what: str, edit: Callable[[KeyRecord], KeyRecord | None]) -> KeyRecord:
+        """Replaces a key by what `edit` makes of it, as the next access version; unchanged when `edit` answers None."""
+        async with self._transaction() as connection:
+            number = await _lock(connection, "access") + 1
+            before = await _one_key(connection, select(keys).where(keys.c.public_id == public_id), public_id)
+            after = edit(before)
+            if after is None:
+                return before
+            after = replace(after, access_version=number)
+            now = await _advance(connection, "access", number)
+            await connection.execute(update(keys).where(keys.c.public_id == public_id).values(key_row(after)))
+            await _note_access(connection, number, author, now, f"{what} {public_id}")
+            return after
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    async def record_nodes(self, rows: Iterable[NodeRow]) -> None:
+        """Writes nodes as last seen; a row that another control plane has since seen later stays."""
+        values = [{name: getattr(row, name) for name in NodeRow.__slots__} for row in rows]
+        if not values:
+            return
+        statement = upsert(nodes)
+        changed: dict[str, ColumnElement[object]] = {name: statement.excluded[name] for name in NodeRow.__slots__ if name != "node"}
+        for name in ("last_ack", "last_nack"):
+            changed[name] = func.coalesce(statement.excluded[name], nodes.c[name])
+        statement = statement.on_conflict_do_update(
+            index_elements=["node"], set_=changed, where=nodes.c.last_seen <= statement.excluded.last_seen
+        )
+        async with self._transaction() as connection:
+            await connection.execute(statement, values)
+
+    async def known_nodes(self, now: datetime) -> list[NodeRow]:
+        """Nodes seen in the last 24 hours, by name."""
+        query = select(nodes).where(nodes.c.last_seen > now - _LISTED_FOR).order_by(nodes.c.node)
+        async with self._transaction() as connection:
+            return [NodeRow(**row._mapping) for row in await connection.execute(query)]
+
+    async def forget_nodes(self, now: datetime) -> None:
+        """Deletes nodes that nobody has seen for 30 days."""
+        async with self._transaction() as connection:
+            await connection.execute(nodes.delete().where(nodes.c.last_seen < now - _FORGET_AFTER))
+
+
+async def _lock(connection: AsyncConnection, collection: str) -> int:
+    query = select(heads.c.version).where(heads.c.collection == collection).with_for_update()
+    return int((await connection.execute(query)).scalar_one())
+
+
+async def _advance(connection: AsyncConnection, collection: str, version: int) -> datetime:
+    """Moves a locked head and rings the doorbell, which Postgres delivers at commit. The time of the commit."""
+    moved = update(heads).where(heads.c.collection == collection).values(version=version, committed_at=func.clock_timestamp())
+    now = (await connection.execute(moved.returning(heads.c.committed_at))).scalar_one()
+    await connection.execute(select(func.pg_notify(CHANNEL, collection)))
+    return cast(datetime, now)
+
+
+async def _expect(connection: AsyncConnection, head: int, expect: int | None) -> None:
+    if expect is None or expect == head:
+        return
+    query = (
+        select(*_INFO, catalog_versions.c.changes).where(catalog_versions.c.version > expect).order_by(catalog_versions.c.version.desc())
+    )
+    rows = (await connection.execute(query.limit(3))).all()
+    since = [(info_of(row), [change[0] for change in row.changes[:3]]) for row in rows]
+    raise VersionConflict(conflict_line(expect, head, since), head_version=head)
+
+
+async def _catalog(connection: AsyncConnection, version: int | None) -> Version:
+    document = (catalog_versions.c.document, catalog_versions.c.endpoint_states, catalog_versions.c.changes)
+    query = select(*_INFO, *document).order_by(catalog_versions.c.version.desc()).limit(1)
+    if version is not None:
+        query = query.where(catalog_versions.c.version == version)
+    row = (await connection.execute(query)).one_or_none()
+    if row is not None:
+        content = Content(document_from(row.document), row.endpoint_states)
+        return Version(info_of(row), content, tuple(change_of(change) for change in row.changes))
+    if version is not None:
+        raise NotFound(f"version: there is no catalog version {version}; n4n catalog history lists them")
+    return NOTHING
+
+
+async def _note_access(connection: AsyncConnection, version: int, author: str, now: datetime, change: str) -> None:
+    row = {"version": version, "author": author, "committed_at": now, "change": change}
+    await connection.execute(insert(access_versions).values(row))
+
+
+async def _one_key(connection: AsyncConnection, query: Select[*tuple[object, ...]], public_id: str) -> KeyRecord:
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFound(f"public_id: there is no key {public_id}; n4n key list shows them")
+    return key_of(row)

@@ -1,0 +1,95 @@
+"""Rows of the database as the values that the control plane thinks in, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Row
+
+from control_plane.access import KeyRecord, KeySettings
+from control_plane.versions import Change, Draft, VersionInfo, document_text
+from n4n.core.schema import plain
+
+
+def change_of(stored: Sequence[str]) -> Change:
+    """One stored change."""
+    path, before, after = stored
+    return path, before, after
+
+
+def info_of(row: Row[*tuple[object, ...]]) -> VersionInfo:
+    """What history says of a version."""
+    found = row._mapping
+    return VersionInfo(
+        version=found["version"],
+        author=found["author"],
+        committed_at=found["committed_at"],
+        message=found["message"],
+        checksum=found["checksum"],
+        endpoints=found["endpoints"],
+        changes=found["changed"],
+    )
+
+
+def catalog_row(info: VersionInfo, draft: Draft) -> dict[str, object]:
+    """A version about to be committed."""
+    return {
+        "version": info.version,
+        "author": info.author,
+        "committed_at": info.committed_at,
+        "message": info.message,
+        "checksum": info.checksum,
+        "document": document_text(draft.content.document),
+        "endpoint_states": dict(draft.content.states),
+        "changes": [list(change) for change in draft.changes],
+        "endpoints": info.endpoints,
+    }
+
+
+def key_of(row: Row[*tuple[object, ...]]) -> KeyRecord:
+    """A key."""
+    found = row._mapping
+    settings = KeySettings(
+        limits=found["limits"],
+        budget_usd=found["budget_usd"],
+        budget_window=found["budget_window"],
+        directives=tuple(found["directives"]),
+        require_directives=tuple(found["require_directives"]),
+        models=tuple(found["models"]),
+        expires_at=found["expires_at"],
+    )
+    return KeyRecord(
+        public_id=found["public_id"],
+        tenant=found["tenant"],
+        secret_sha256=bytes(found["secret_sha256"]),
+        settings=settings,
+        author=found["author"],
+        created_at=found["created_at"],
+        revoked_at=found["revoked_at"],
+        previous_sha256=None if found["previous_sha256"] is None else bytes(found["previous_sha256"]),
+        previous_expires_at=found["previous_expires_at"],
+        access_version=found["access_version"],
+    )
+
+
+def key_row(record: KeyRecord) -> dict[str, object]:
+    """A key about to be written."""
+    rules = record.settings
+    return {
+        "public_id": record.public_id,
+        "tenant": record.tenant,
+        "secret_sha256": record.secret_sha256,
+        "previous_sha256": record.previous_sha256,
+        "previous_expires_at": record.previous_expires_at,
+        "limits": dict(rules.limits),
+        "budget_usd": None if rules.budget_usd is None else plain(rules.budget_usd),
+        "budget_window": rules.budget_window,
+        "directives": list(rules.directives),
+        "require_directives": list(rules.require_directives),
+        "models": list(rules.models),
+        "author": record.author,
+        "created_at": record.created_at,
+        "expires_at": rules.expires_at,
+        "revoked_at": record.revoked_at,
+        "access_version": record.access_version,
+    }

@@ -1,0 +1,87 @@
+"""How a refusal leaves over gRPC: a status, one line, and the detail in the trailing metadata `n4n-error-bin`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, NoReturn, TypeVar
+
+import grpc
+from google.protobuf import message_factory
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import Message
+
+from control_plane.refusals import InvalidRequest, Refused
+from control_plane.schema import DatabaseAway
+from n4n.v1 import catalog_pb2
+
+RequestType = TypeVar("RequestType")
+ReplyType = TypeVar("ReplyType")
+Context = grpc.aio.ServicerContext[Message, Message]
+DETAIL_KEY: Final = "n4n-error-bin"
+_DETAIL_BYTES = 4_500  # clients refuse metadata beyond 8 KiB in all
+_STATUS: Mapping[str, grpc.StatusCode] = {
+    "invalid_request": grpc.StatusCode.INVALID_ARGUMENT,
+    "invalid_catalog": grpc.StatusCode.INVALID_ARGUMENT,
+    "version_conflict": grpc.StatusCode.ABORTED,
+    "shrink": grpc.StatusCode.FAILED_PRECONDITION,
+    "revoked": grpc.StatusCode.FAILED_PRECONDITION,
+    "not_found": grpc.StatusCode.NOT_FOUND,
+    "unauthenticated": grpc.StatusCode.UNAUTHENTICATED,
+    "permission_denied": grpc.StatusCode.PERMISSION_DENIED,
+}
+_MAX_LINE = 1000
+_MAX_AUTHOR = 200
+
+
+@asynccontextmanager
+async def answering(context: Context) -> AsyncIterator[None]:
+    """Turns refusals inside it into the call's status."""
+    try:
+        yield
+    except Refused as refused:
+        await refuse(context, refused)
+    except DatabaseAway as error:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, f"{error}; try again once n4n status shows the database ok")
+
+
+async def refuse(context: grpc.aio.ServicerContext[RequestType, ReplyType], refused: Refused) -> NoReturn:
+    """Ends the call with the refusal's status, line and detail."""
+    detail = catalog_pb2.ErrorDetail(code=refused.code, message=refused.message, head_version=refused.head_version)
+    for index, problem in enumerate(refused.problems):
+        told = catalog_pb2.Problem(field=problem.field[:300], message=problem.message[:300])
+        if detail.ByteSize() + told.ByteSize() > _DETAIL_BYTES:
+            detail.problems.add(message=f"and {len(refused.problems) - index} more; n4n catalog validate names all")
+            break
+        detail.problems.append(told)
+    await context.abort(_STATUS[refused.code], refused.message, ((DETAIL_KEY, detail.SerializeToString()),))
+
+
+def unary_handlers(service: ServiceDescriptor, methods: Mapping[str, Callable[..., object]]) -> grpc.GenericRpcHandler[Message, Message]:
+    """Handlers of a service whose calls are all one request, one reply; `methods` by their names in the proto file."""
+    handlers = {}
+    for name, method in methods.items():
+        described = service.methods_by_name[name]
+        handlers[name] = grpc.unary_unary_rpc_method_handler(
+            method,
+            request_deserializer=message_factory.GetMessageClass(described.input_type).FromString,
+            response_serializer=lambda reply: reply.SerializeToString(),
+        )
+    return grpc.method_handlers_generic_handler(service.full_name, handlers)
+
+
+def author_of(told: str) -> str:
+    """Who makes a change, as the caller says."""
+    return _line("author", told, _MAX_AUTHOR) or "unknown"
+
+
+def message_of(told: str) -> str:
+    """Why a change is made, as the caller says."""
+    return _line("message", told, _MAX_LINE)
+
+
+def _line(field: str, told: str, longest: int) -> str:
+    line = " ".join(told.split())
+    if len(line) > longest or not line.isprintable():
+        raise InvalidRequest(f"{field}: must be one line of at most {longest} printable characters")
+    return line

@@ -1,0 +1,146 @@
+"""Discovery.Watch: one stream per node, versions pushed as bytes that were encoded once, each answered by ACK or NACK.
+
+A stream has no queue. It is woken when a head moves and sends the step from what its node holds to the head of that
+moment, so a slow node skips versions and makes nobody wait. docs/discovery.md tells the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+
+import grpc
+from google.protobuf.message import Message
+
+from control_plane.links import Held, Link
+from control_plane.publisher import Publisher
+from control_plane.refusals import InvalidRequest
+from control_plane.roster import Presence, Roster
+from control_plane.service.answers import refuse
+from control_plane.service.updates import encode_heartbeat
+from n4n.runtime.wire import ACCESS, CATALOG
+from n4n.v1 import discovery_pb2
+
+ROLES = ("data-plane", "prober")
+WatchContext = grpc.aio.ServicerContext[discovery_pb2.WatchRequest, bytes]
+
+
+class Discovery:
+    """`heartbeat_s`: seconds between heartbeats on every stream."""
+
+    def __init__(self, publisher: Publisher, roster: Roster, *, heartbeat_s: float) -> None:
+        self._publisher = publisher
+        self._roster = roster
+        self._heartbeat_s = heartbeat_s
+
+    def handlers(self) -> grpc.GenericRpcHandler[Message, Message]:
+        """What the server serves."""
+        watch = grpc.stream_stream_rpc_method_handler(
+            self.Watch, request_deserializer=discovery_pb2.WatchRequest.FromString, response_serializer=lambda encoded: encoded
+        )
+        return grpc.method_handlers_generic_handler("n4n.v1.Discovery", {"Watch": watch})
+
+    async def Watch(self, requests: AsyncIterator[discovery_pb2.WatchRequest], context: WatchContext) -> None:
+        """Until the node goes, says something out of turn, or this process stops."""
+        first = await anext(aiter(requests), None)
+        try:
+            hello = _checked_hello(first)
+        except InvalidRequest as refused:
+            await refuse(context, refused)
+        held: dict[int, Held] = {told.collection: (told.version, told.checksum) for told in hello.held}
+        presence = self._roster.joined(hello.node, hello.role, hello.build, {name: version for name, (version, _) in held.items()})
+        links = {collection: Link(held[collection]) if collection in held else Link() for collection in self._publisher.lines}
+        wake = asyncio.Event()
+        self._publisher.watch(wake)
+        try:
+            fault = await self._converse(requests, context, links, wake, presence)
+        finally:
+            self._publisher.unwatch(wake)
+            self._roster.left(presence)
+        if fault:
+            await refuse(context, InvalidRequest(fault))
+        if self._publisher.stopping:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "this control plane is stopping; connect anew")
+
+    async def _converse(
+        self,
+        requests: AsyncIterator[discovery_pb2.WatchRequest],
+        context: WatchContext,
+        links: Mapping[int, Link],
+        wake: asyncio.Event,
+        presence: Presence,
+    ) -> str:
+        """Speaks and listens at once; ends when either ends. What the node did wrong, or ''."""
+        async with asyncio.TaskGroup() as group:
+            listening = group.create_task(self._listen(requests, links, wake, presence))
+            speaking = group.create_task(self._speak(context, links, wake))
+            await asyncio.wait((listening, speaking), return_when=asyncio.FIRST_COMPLETED)
+            speaking.cancel()
+            listening.cancel()
+        return "" if listening.cancelled() else listening.result()
+
+    async def _speak(self, context: WatchContext, links: Mapping[int, Link], wake: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        beat_at = loop.time()
+        while not self._publisher.stopping:
+            wake.clear()
+            for collection, link in links.items():
+                await self._offer(context, collection, link)
+            if loop.time() >= beat_at:
+                beat_at = loop.time() + self._heartbeat_s
+                await context.write(encode_heartbeat(self._publisher.heads(), round(time.time() * 1000)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(beat_at):
+                    await wake.wait()
+
+    async def _offer(self, context: WatchContext, collection: int, link: Link) -> None:
+        line = self._publisher.lines[collection]
+        head = line.head.held
+        if not link.due(head):
+            return
+        parts = line.updates_from(link.held)
+        link.sent(head)
+        for part in parts:
+            await context.write(part)
+
+    async def _listen(
+        self, requests: AsyncIterator[discovery_pb2.WatchRequest], links: Mapping[int, Link], wake: asyncio.Event, presence: Presence
+    ) -> str:
+        async for request in requests:
+            match request.WhichOneof("kind"):
+                case "ack" if request.ack.collection in links:
+                    self._acked(request.ack, links[request.ack.collection], presence)
+                case "nack" if request.nack.collection in links:
+                    self._nacked(request.nack, links[request.nack.collection], presence)
+                case "hello":
+                    return "hello: is the first message of a stream and comes once"
+                case _:
+                    return f"collection: an answer must name {CATALOG} (catalog) or {ACCESS} (access)"
+            wake.set()
+        return ""
+
+    def _acked(self, ack: discovery_pb2.Ack, link: Link, presence: Presence) -> None:
+        awaited = link.awaits(ack.version)
+        if link.acked(ack.version, ack.checksum):
+            self._roster.acked(presence, ack.collection, ack.version)
+        elif awaited:
+            self._roster.nacked(presence, ack.collection, ack.version, "checksum", "acknowledged with another checksum")
+
+    def _nacked(self, nack: discovery_pb2.Nack, link: Link, presence: Presence) -> None:
+        if link.nacked(nack.version, nack.field):
+            self._roster.nacked(presence, nack.collection, nack.version, nack.field, nack.reason)
+
+
+def _checked_hello(first: discovery_pb2.WatchRequest | None) -> discovery_pb2.Hello:
+    if first is None or first.WhichOneof("kind") != "hello":
+        raise InvalidRequest("hello: must be the first message of a stream")
+    hello = first.hello
+    if not 0 < len(hello.node) <= 200 or not hello.node.isprintable():
+        raise InvalidRequest("hello.node: must be the node's name, 1 to 200 printable characters")
+    if hello.role not in ROLES:
+        raise InvalidRequest(f"hello.role: must be one of {', '.join(ROLES)}")
+    if len(hello.build) > 100 or not hello.build.isprintable():
+        raise InvalidRequest("hello.build: must be a version, at most 100 printable characters")
+    return hello

@@ -1,0 +1,58 @@
+"""Who may call what: the admin token everything, the node token only the watch. No token, no answer."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+
+import grpc
+
+from control_plane.refusals import Forbidden, Refused, Unauthenticated
+from control_plane.service.answers import refuse
+
+WATCH = "/n4n.v1.Discovery/Watch"
+_NOBODY = "the call carries no valid token; send the metadata authorization: Bearer TOKEN (N4N_ADMIN_TOKEN, on routers N4N_NODE_TOKEN)"
+_ONLY_WATCH = "the node token may watch the catalog and nothing else; use the admin token (N4N_ADMIN_TOKEN)"
+
+
+class Tokens(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs only
+    """Checks the token before any handler sees the call. An empty token admits nobody."""
+
+    def __init__(self, *, admin: str, node: str) -> None:
+        self._admin = admin.encode()
+        self._node = node.encode()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[object, object]]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[object, object]:
+        """The handler of the call, or one that refuses it."""
+        refused = self._verdict(handler_call_details)
+        return await continuation(handler_call_details) if refused is None else _refusing(refused)
+
+    def _verdict(self, call: grpc.HandlerCallDetails) -> Refused | None:
+        presented = _bearer(call)
+        is_admin, is_node = _same(presented, self._admin), _same(presented, self._node)
+        if is_admin or (is_node and call.method == WATCH):
+            return None
+        return Forbidden(_ONLY_WATCH) if is_node else Unauthenticated(_NOBODY)
+
+
+def _bearer(call: grpc.HandlerCallDetails) -> bytes:
+    for name, value in call.invocation_metadata or ():
+        if name == "authorization":
+            told = value.encode() if isinstance(value, str) else value
+            return told[7:].strip() if told[:7].lower() == b"bearer " else b""
+    return b""
+
+
+def _same(presented: bytes, token: bytes) -> bool:
+    return hmac.compare_digest(presented, token) and bool(token)
+
+
+def _refusing(refused: Refused) -> grpc.RpcMethodHandler[object, object]:
+    async def refusing(requests: object, context: grpc.aio.ServicerContext[object, object]) -> None:
+        await refuse(context, refused)
+
+    return grpc.stream_stream_rpc_method_handler(refusing)
