@@ -183,6 +183,13 @@ class NoSnapshot(Unavailable):
     code = "no_catalog"
 
 
+class Abandoned(GatewayError):
+    """The client closed the connection before its answer."""
+
+    status = 499  # never sent: nobody is there to read it
+    code = "client_closed"
+
+
 class NoEndpointNow(Unavailable):
     """No endpoint of the model can be used on this router, whatever the request says (credential, dialect, disabled, draining, none)."""
 

@@ -1,0 +1,54 @@
+"""In which order candidates are tried: the sort keys of a plan, smallest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from n4n.core.catalog import Endpoint
+
+
+class Place(NamedTuple):
+    """Where one endpoint stands; compared field by field."""
+
+    substitute: bool
+    liked: int
+    step: int
+    first: float
+    latency: float
+    cost: float
+    name: str
+
+
+def key(strategy: str, endpoint: Endpoint, score: float, latency_ms: float | None, draw: Callable[[], float]) -> float:
+    """The strategy's own number. `throughput` goes by latency for as long as speeds are not measured."""
+    match strategy:
+        case "balanced":
+            return balanced(endpoint.weight * score, draw())
+        case "health":
+            return -score
+        case "cost":
+            return cost(endpoint)
+        case _:
+            return latency(latency_ms)
+
+
+def balanced(weight: float, drawn: float) -> float:
+    """Sorting by this is a weighted random order without replacement; weight 0 goes last. `drawn` in [0, 1).
+
+    Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006): key = log(u) / weight.
+    """
+    return -math.log(1.0 - drawn) / weight if weight > 0 else math.inf
+
+
+def latency(latency_ms: float | None) -> float:
+    """Unmeasured ones last."""
+    return math.inf if latency_ms is None else latency_ms
+
+
+def cost(endpoint: Endpoint) -> float:
+    """The dearer of input and output price, pico-USD per token; unpriced ones last."""
+    if endpoint.price is None or endpoint.price.base.input is None or endpoint.price.base.output is None:
+        return math.inf
+    return max(endpoint.price.base.input, endpoint.price.base.output)

@@ -1,0 +1,394 @@
+"""The plan of one request: its candidates in order, and for every endpoint that is not among them the reason.
+
+Made anew for every request from values alone: snapshot, directives, health as this router sees it, an instant, and chance
+as numbers. Reasons, in the order they are looked for: what the operator decides (`disabled`, `draining`, `dialect`,
+`credential`), the key's models (`model_not_allowed`), the request's constraints (`region=eu`, …), and what passes by itself
+(`cooldown`, `breaker`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from n4n.core import breaker, ordering
+from n4n.core.breaker import CLOSED_STATE, Breaker, BreakerState
+from n4n.core.catalog import Account, Endpoint, Model, ModelId, Snapshot, Target
+from n4n.core.chat import ChatRequest
+from n4n.core.directives import Directives, Offer, check_names
+from n4n.core.errors import AllCooling, FailureClass, ModelNotAllowed, NoEligibleEndpoint, NoEndpointNow
+from n4n.core.verdicts import most_telling, outcome_of
+
+MAX_WAIT_S = 5.0
+OPERATOR_REASONS = frozenset(("disabled", "draining", "dialect", "credential"))
+_NO_REQUEST_REASONS = OPERATOR_REASONS | {"model_not_allowed"}
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointView:
+    """What this router knows of one endpoint now. Times are seconds on its monotonic clock; `score` in [0, 1]."""
+
+    breaker: BreakerState = CLOSED_STATE
+    cooldown_until: float = 0.0
+    cooldown_class: FailureClass | None = None
+    score: float = 1.0
+    latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cooldown:
+    """Out until an instant on the router's monotonic clock, and for what."""
+
+    until: float
+    failure_class: FailureClass | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a router serves from at one instant. An endpoint without a view is fresh."""
+
+    snapshot: Snapshot
+    dialects: frozenset[str]  # those this build speaks
+    usable_accounts: Container[str]  # their credential was found, or they need none
+    views: Mapping[str, EndpointView] = field(default_factory=dict)
+    cooling_accounts: Mapping[str, Cooldown] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An endpoint in the running, through one account. `trial`: its breaker is half-open, this is its one call."""
+
+    endpoint: Endpoint
+    account: Account
+    weight: float
+    trial: bool = False
+    ready_at: float = 0.0  # not to be called before; later than now only in a plan that waits
+    spare_accounts: tuple[Account, ...] = ()  # others of the pool that could serve
+
+
+@dataclass(frozen=True, slots=True)
+class Eliminated:
+    """An endpoint that is out, and why, in one word or as the canonical directive."""
+
+    endpoint: Endpoint
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The ordered candidates and the policy of one request. `model` is the first one asked: its policy rules."""
+
+    target: Target
+    model: Model
+    candidates: tuple[Candidate, ...]
+    eliminated: tuple[Eliminated, ...]
+    considered: int
+    catalog_version: int
+    directives: Directives
+    max_attempts: int
+    fallback: bool
+    preferred_overridden: str | None = None
+    wait_s: float | None = None  # every candidate is cooling; the first is back after this long
+    cooling: tuple[Cooldown, ...] = ()  # of all endpoints that are cooling, waited for or not
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainRow:
+    """One endpoint in a dry run. `rank` from 1; `reason` of a kept one: None, or `trial`, `panic`, `wait`."""
+
+    endpoint: Endpoint
+    kept: bool
+    reason: str | None
+    rank: int | None
+    weight: float | None
+
+
+def plan(
+    request: ChatRequest,
+    directives: Directives,
+    world: World,
+    *,
+    allowed_models: frozenset[str] = frozenset(),
+    now: float,
+    draw: Callable[[], float],
+    max_wait_s: float = MAX_WAIT_S,
+) -> Plan:
+    """The plan of a request; `draw` gives numbers in [0, 1), `allowed_models` are the key's (none: all).
+
+    Raises InvalidDirective, ModelNotFound, ModelNotAllowed, NoEligibleEndpoint (400), NoEndpointNow (503), and AllCooling when
+    every endpoint that could serve is out for longer than `max_wait_s`.
+    """
+    survey = _survey(request, directives, world, allowed_models, now)
+    if not any(step.allowed for step in survey.steps):
+        raise ModelNotAllowed(f"this API key may not use the model {survey.target.name[:200]!r}", param="model")
+    chosen = _chosen(survey, directives, now, draw, max_wait_s)
+    eliminated = tuple(Eliminated(r.endpoint, r.reason) for r in survey.rulings if r.reason is not None and r not in chosen.rulings)
+    if not chosen.candidates:
+        raise _nobody(survey, eliminated, now)
+    model = survey.steps[0].model
+    limit = 1 + model.retry.max_retries
+    return Plan(
+        target=survey.target,
+        model=model,
+        candidates=chosen.candidates,
+        eliminated=eliminated,
+        considered=len(survey.rulings),
+        catalog_version=world.snapshot.version,
+        directives=directives,
+        max_attempts=limit if directives.max_attempts is None else min(limit, directives.max_attempts),
+        fallback=directives.fallback is not False,
+        preferred_overridden=_overridden(directives, chosen.candidates[0], survey.rulings),
+        wait_s=min(c.ready_at for c in chosen.candidates) - now if chosen.mode == "wait" else None,
+        cooling=survey.cooling,
+    )
+
+
+def explain(
+    request: ChatRequest,
+    directives: Directives,
+    world: World,
+    *,
+    allowed_models: frozenset[str] = frozenset(),
+    now: float,
+    draw: Callable[[], float],
+    max_wait_s: float = MAX_WAIT_S,
+) -> list[ExplainRow]:
+    """Every endpoint of the models asked, kept ones first in their order. Raises only InvalidDirective and ModelNotFound."""
+    survey = _survey(request, directives, world, allowed_models, now)
+    chosen = _chosen(survey, directives, now, draw, max_wait_s)
+    rows = [
+        ExplainRow(one.endpoint, True, "trial" if one.trial else chosen.mode, rank, one.weight)
+        for rank, one in enumerate(chosen.candidates, start=1)
+    ]
+    out = (r for r in survey.rulings if r.reason is not None and r not in chosen.rulings)
+    return rows + [ExplainRow(r.endpoint, False, r.reason, None, None) for r in out]
+
+
+# Who is in: one ruling per endpoint.
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One model that may serve, in order of preference."""
+
+    rank: int
+    model: Model
+    provider: str | None
+    allowed: bool
+    substitute: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ruling:
+    """One endpoint judged. `accounts`: those of its pool that may be used; `reason` None: in; `cooldown` only with that reason."""
+
+    step: _Step
+    endpoint: Endpoint
+    view: EndpointView
+    accounts: tuple[Account, ...] = ()
+    reason: str | None = None
+    cooldown: Cooldown | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    target: Target
+    steps: tuple[_Step, ...]
+    rulings: tuple[_Ruling, ...]
+
+    @property
+    def cooling(self) -> tuple[Cooldown, ...]:
+        return tuple(ruling.cooldown for ruling in self.rulings if ruling.cooldown is not None)
+
+
+_FRESH = EndpointView()
+
+
+def _survey(request: ChatRequest, directives: Directives, world: World, allowed: frozenset[str], now: float) -> _Survey:
+    check_names(directives, world.snapshot)
+    target = world.snapshot.resolve(request.model)
+    steps = tuple(_steps(request, directives, world.snapshot, target, allowed))
+    rulings: dict[str, _Ruling] = {}
+    for step in steps:
+        for endpoint in world.snapshot.by_model[step.model.id]:
+            if step.provider in (None, endpoint.provider.name) and endpoint.id not in rulings:
+                rulings[endpoint.id] = _ruling(step, endpoint, request, directives, world, now)
+    return _Survey(target, steps, tuple(rulings.values()))
+
+
+def _steps(request: ChatRequest, directives: Directives, snapshot: Snapshot, target: Target, allowed: frozenset[str]) -> Iterator[_Step]:
+    """Models in order: the one asked (or its tier's chain), the body's others, then substitutes if those may serve."""
+    targets = (target, *(snapshot.resolve(name) for name in request.models))
+    asked = [(model, one.provider, one.name) for one in targets for model in one.models]
+    for rank, (model, provider, name) in enumerate(asked):
+        yield _Step(rank, snapshot.models[model], provider, _may_use(allowed, snapshot.models[model], name), substitute=False)
+    if directives.consistency == "available":
+        named = {model for model, _, _ in asked}
+        stand_ins = [(ModelId(name), provider) for model, provider, _ in asked for name in snapshot.models[model].substitutes]
+        for rank, (model, provider) in enumerate(stand_ins, start=len(asked)):
+            if model not in named:
+                yield _Step(rank, snapshot.models[model], provider, _may_use(allowed, snapshot.models[model], model), substitute=True)
+
+
+def _may_use(allowed: frozenset[str], model: Model, asked_as: str) -> bool:
+    return not allowed or model.id in allowed or asked_as in allowed or not allowed.isdisjoint(model.aliases)
+
+
+def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: Directives, world: World, now: float) -> _Ruling:
+    view = world.views.get(endpoint.id, _FRESH)
+    static = _static_reason(step, endpoint, world)
+    if static is not None:
+        return _Ruling(step, endpoint, view, reason=static)
+    accounts = tuple(account for account in endpoint.accounts if account.name in world.usable_accounts)
+    for constraint in directives.constraints:
+        offers = ((account, Offer(endpoint, account, step.model, request.body_bytes)) for account in accounts)
+        accounts = tuple(account for account, offer in offers if constraint.admits(offer))
+        if not accounts:
+            return _Ruling(step, endpoint, view, reason=constraint.text)
+    missing = _unsupported(step.model, endpoint, request, directives)
+    if missing:
+        return _Ruling(step, endpoint, view, reason=f"supports={'|'.join(missing)}")
+    cooldown = _cooldown(view, accounts, world.cooling_accounts, now)
+    if cooldown is not None:
+        back = tuple(account for account in accounts if _until(account, world.cooling_accounts) <= cooldown.until)
+        return _Ruling(step, endpoint, view, back, "cooldown", cooldown)
+    free = tuple(account for account in accounts if _until(account, world.cooling_accounts) <= now)
+    return _Ruling(step, endpoint, view, free, None if breaker.allows(view.breaker, now) else "breaker")
+
+
+def _static_reason(step: _Step, endpoint: Endpoint, world: World) -> str | None:
+    if endpoint.state != "active":
+        return endpoint.state
+    if endpoint.provider.dialect not in world.dialects:
+        return "dialect"
+    if not any(account.name in world.usable_accounts for account in endpoint.accounts):
+        return "credential"
+    return None if step.allowed else "model_not_allowed"
+
+
+def _unsupported(model: Model, endpoint: Endpoint, request: ChatRequest, directives: Directives) -> list[str]:
+    """Features that the request uses and the endpoint lacks, where they may not simply be dropped."""
+    if endpoint.supports is None or endpoint.supports >= request.features:
+        return []
+    policy = "route_away" if directives.require_parameters else request.unsupported_params or model.unsupported_params
+    return [] if policy == "drop" else sorted(request.features - endpoint.supports)
+
+
+def _until(account: Account, cooling: Mapping[str, Cooldown]) -> float:
+    return cooling[account.name].until if account.name in cooling else 0.0
+
+
+def _cooldown(view: EndpointView, accounts: Sequence[Account], cooling: Mapping[str, Cooldown], now: float) -> Cooldown | None:
+    """The longer of the endpoint's own cooldown and that of the first of its accounts to be back; None: neither binds."""
+    own = Cooldown(view.cooldown_until, view.cooldown_class)
+    pool = min((cooling.get(account.name, _NO_COOLDOWN) for account in accounts), key=lambda one: one.until)
+    longer = max(own, pool, key=lambda one: one.until)
+    return longer if longer.until > now else None
+
+
+_NO_COOLDOWN = Cooldown(0.0)
+
+
+# Who goes first.
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The candidates in order, the rulings they came from, and what it took to have any."""
+
+    candidates: tuple[Candidate, ...]
+    rulings: Collection[_Ruling]
+    mode: str | None  # None, 'panic' or 'wait'
+
+
+def _chosen(survey: _Survey, directives: Directives, now: float, draw: Callable[[], float], max_wait_s: float) -> _Chosen:
+    mode, rulings = _in_the_running(survey.rulings, now, max_wait_s)
+    placed = sorted(((_place(ruling, directives, now, draw, mode), ruling) for ruling in rulings), key=lambda pair: pair[0])
+    return _Chosen(tuple(_candidate(ruling, now, draw, mode) for _, ruling in placed), frozenset(rulings), mode)
+
+
+def _in_the_running(rulings: Sequence[_Ruling], now: float, max_wait_s: float) -> tuple[str | None, list[_Ruling]]:
+    kept = [ruling for ruling in rulings if ruling.reason is None]
+    if kept:
+        return None, kept
+    broken = [ruling for ruling in rulings if ruling.reason == "breaker"]
+    if broken:
+        return "panic", broken
+    return "wait", [r for r in rulings if r.cooldown is not None and r.cooldown.until - now <= max_wait_s]
+
+
+def _place(ruling: _Ruling, directives: Directives, now: float, draw: Callable[[], float], mode: str | None) -> ordering.Place:
+    healthy = mode is None and breaker.phase(ruling.view.breaker, now) is Breaker.CLOSED
+    likings = directives.prefer if healthy else ()
+    liked = next((rank for rank, preference in enumerate(likings) if preference.matches(ruling.endpoint)), len(directives.prefer))
+    across = directives.sort is not None and directives.sort != "balanced"  # the client's own order reaches across models
+    return ordering.Place(
+        substitute=ruling.step.substitute,
+        liked=liked,
+        step=0 if across else ruling.step.rank,
+        first=ordering.key(directives.sort or ruling.step.model.strategy, ruling.endpoint, ruling.view.score, ruling.view.latency_ms, draw),
+        latency=ordering.latency(ruling.view.latency_ms),
+        cost=ordering.cost(ruling.endpoint),
+        name=ruling.endpoint.id,
+    )
+
+
+def _candidate(ruling: _Ruling, now: float, draw: Callable[[], float], mode: str | None) -> Candidate:
+    pool = ruling.accounts
+    at = int(draw() * len(pool)) if len(pool) > 1 else 0
+    return Candidate(
+        endpoint=ruling.endpoint,
+        account=pool[at],
+        weight=ruling.endpoint.weight * ruling.view.score,
+        trial=mode is None and breaker.phase(ruling.view.breaker, now) is Breaker.HALF_OPEN,
+        ready_at=ruling.cooldown.until if ruling.cooldown is not None else 0.0,
+        spare_accounts=pool[at + 1 :] + pool[:at],
+    )
+
+
+def _overridden(directives: Directives, first: Candidate, rulings: Sequence[_Ruling]) -> str | None:
+    """Why the client's first liking does not go first, for the log; None: it does, or it named none."""
+    if not directives.prefer or directives.prefer[0].matches(first.endpoint):
+        return None
+    wanted = directives.prefer[0]
+    for ruling in rulings:
+        if wanted.matches(ruling.endpoint):
+            return f"{wanted.text}: {ruling.endpoint.id}: {ruling.reason or 'breaker'}"
+    return f"{wanted.text}: serves none of the models asked"
+
+
+# Nobody is left: say so in a way that tells whose turn it is.
+
+
+def _nobody(survey: _Survey, eliminated: Sequence[Eliminated], now: float) -> NoEligibleEndpoint | NoEndpointNow | AllCooling:
+    name, total = survey.target.name[:200], len(eliminated)
+    counts = Counter(one.reason for one in eliminated)
+    if survey.cooling:
+        return cooling_error(survey.cooling, now, name=name, candidates=total, eliminated=counts)
+    told = ", ".join(f"{reason} removed {count}" for reason, count in counts.items()) or "it has none"
+    if counts.keys() <= _NO_REQUEST_REASONS:
+        return NoEndpointNow(f"no endpoint of {name!r} can be used now: of {total}, {told}", candidates=total, eliminated=counts)
+    message = f"no endpoint of {name!r} is eligible: of {total}, {told}; loosen a constraint"
+    return NoEligibleEndpoint(message, candidates=total, eliminated=counts)
+
+
+def cooling_error(
+    cooling: Sequence[Cooldown], now: float, *, name: str, candidates: int, eliminated: Mapping[str, int] = MappingProxyType({})
+) -> AllCooling:
+    """The honest answer when all that could serve is cooling: whose fault it is, and when the first is back."""
+    classes = {one.failure_class or FailureClass.RATE_LIMITED for one in cooling}
+    known = classes - {FailureClass.MODEL_NOT_FOUND} or classes  # 404 only where every one has retired it
+    outcome = outcome_of(most_telling(known))
+    back = max(1.0, min(one.until for one in cooling) - now)
+    return AllCooling(
+        f"every endpoint of {name!r} that could serve is out for now ({outcome.phrase})",
+        status=outcome.status,
+        code=outcome.code,
+        kind=outcome.kind,
+        attempts=(),
+        candidates=candidates,
+        retry_after_s=back if outcome.status in (429, 503) else None,
+        eliminated=eliminated,
+    )
