@@ -205,13 +205,16 @@ class Snapshot:
 
 
 def compile_snapshot(document: Document, *, version: int, checksum: str, states: Mapping[str, str] | None = None) -> Snapshot:
-    """A valid document (no problems from `parse_document`) as a snapshot. `states`: endpoint overrides that are not active."""
+    """A valid document (no problems from `parse_document`) as a snapshot. `states`: endpoint overrides that are not active.
+
+    In order of name, so that a version is the same value on every router, however its parts came.
+    """
     providers = {name: _provider(name, raw) for name, raw in document["providers"].items()}
     accounts = {name: _account(name, raw) for name, raw in document["accounts"].items()}
-    models = {name: _model(name, raw) for name, raw in document["models"].items()}
+    models = {name: _model(name, raw) for name, raw in sorted(document["models"].items())}
     endpoints: dict[str, Endpoint] = {}
     by_model: dict[str, list[Endpoint]] = {name: [] for name in models}
-    for name, raw in document["endpoints"].items():
+    for name, raw in sorted(document["endpoints"].items()):
         model = models[str(raw["model"])]
         pool = tuple(accounts[str(account)] for account in cast(list[str], raw.get("accounts") or [raw["account"]]))
         endpoint = _endpoint(name, raw, model, providers[pool[0].provider], pool, (states or {}).get(name, "active"))

@@ -59,7 +59,7 @@ def compile_catalog(resources: Resources, *, version: int, checksum: str) -> Sna
         raise CatalogRefused([Problem("checksum", f"the resources add up to {actual[:12]}…, not to the announced {checksum[:12]}…")])
     raw: dict[str, dict[str, object]] = {section: {} for section in KINDS}
     states: dict[str, str] = {}
-    for (kind, name), body in resources.items():
+    for (kind, name), body in sorted(resources.items()):
         section = _SECTION.get(kind)
         if section is None:
             continue  # a kind of a newer version: unknown, ignored
@@ -109,7 +109,11 @@ def _from_proto_form(section: str, table: Table) -> Table:
     if retry.pop("retry_on_given", False):
         retry.setdefault("retry_on", [])
     if section == "endpoints" and "body_json" in table:
-        table["body"] = json.loads(str(table.pop("body_json")))
+        text = str(table.pop("body_json"))
+        try:
+            table["body"] = json.loads(text)
+        except (ValueError, RecursionError):
+            table["body"] = text  # refused by its path, as text that should be a map
     if section == "endpoints" and table.pop("supports_given", False):
         table.setdefault("supports", [])
     return table

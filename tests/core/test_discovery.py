@@ -333,7 +333,7 @@ maps = st.dictionaries(names, st.binary(max_size=2), max_size=6)
     good=st.lists(st.booleans(), min_size=40, max_size=40),
 )
 def test_whatever_is_lost_or_repeated_what_is_held_is_always_one_of_the_servers_versions(history, updates, seed, good) -> None:  # type: ignore[no-untyped-def]
-    truth: dict[int, Map] = {0: {}, **{number: contents for number, contents in enumerate(history, 1)}}
+    truth: dict[int, Map] = {0: {}, **dict(enumerate(history, 1))}
     sent: list[Part] = []
     for base, target, parts in updates:
         version = 1 + target % len(history)

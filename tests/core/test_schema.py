@@ -19,14 +19,16 @@ def read(reader: Reader, value: object) -> tuple[object, list[str]]:
 
 
 @pytest.mark.parametrize(("value", "normal"), [
-    (0, 0), (128000, 128000), (128000.0, 128000), ("128000", 128000), ("128k", 128000), ("128K", 128000), ("1.5k", 1500), ("1m", 10**6), ("0.25M", 250000),
+    (0, 0), (128000, 128000), (128000.0, 128000), ("128000", 128000), ("128k", 128000), ("128K", 128000),
+    ("1.5k", 1500), ("1m", 10**6), ("0.25M", 250000),
 ])  # fmt: skip
 def test_a_whole_number_has_many_spellings(value: object, normal: int) -> None:
     assert read(schema.whole(0, 10**9), value) == (normal, [])
 
 
 @pytest.mark.parametrize("value", [
-    True, None, 1.5, float("nan"), float("inf"), "1.5", "1.2345k", "k", "", "-1", "１２", "12 k", "9" * 19, "9" * 18 + "k", [1], -1, 10**9 + 1, 10**400,
+    True, None, 1.5, float("nan"), float("inf"), "1.5", "1.2345k", "k", "", "-1", "１２",
+    "12 k", "9" * 19, "9" * 18 + "k", [1], -1, 10**9 + 1, 10**400,
 ])  # fmt: skip
 def test_what_is_no_whole_number_in_range_is_refused_with_the_range(value: object) -> None:
     normal, problems = read(schema.whole(0, 10**9, " of tokens"), value)
@@ -47,7 +49,8 @@ def test_a_number_is_read_as_a_float() -> None:
 
 
 @pytest.mark.parametrize(("value", "normal"), [
-    (2.5, "2.5"), (10, "10"), ("2.50", "2.5"), ("0.000001", "0.000001"), (0, "0"), ("-0", "0"), ("-0.00", "0"), ("1e2", "100"), (1e-06, "0.000001"),
+    (2.5, "2.5"), (10, "10"), ("2.50", "2.5"), ("0.000001", "0.000001"), (0, "0"), ("-0", "0"), ("-0.00", "0"),
+    ("1e2", "100"), (1e-06, "0.000001"),
     (Decimal("3.10"), "3.1"), ("999999999.999999", "999999999.999999"), (".5", "0.5"), ("5.", "5"),
 ])  # fmt: skip
 def test_money_has_one_spelling(value: object, normal: str) -> None:
@@ -55,7 +58,8 @@ def test_money_has_one_spelling(value: object, normal: str) -> None:
 
 
 @pytest.mark.parametrize("value", [
-    -1, "-0.01", "NaN", float("nan"), float("inf"), Decimal("Infinity"), Decimal("NaN"), "1_000", "١", " 1", "", "$1", True, None, [], 10**9, 10**400, "1e300",
+    -1, "-0.01", "NaN", float("nan"), float("inf"), Decimal("Infinity"), Decimal("NaN"), "1_000", "١", " 1", "", "$1",
+    True, None, [], 10**9, 10**400, "1e300",
     "1e30", 1e40, "0" * 80,
 ])  # fmt: skip
 def test_what_is_no_amount_is_refused(value: object) -> None:
@@ -71,7 +75,8 @@ def test_money_has_at_most_six_decimals(value: object) -> None:
 
 @pytest.mark.parametrize(("value", "words"), [
     ("", "must not be empty"), ("a\nb", "must not hold control characters"), ("a\x7f", "must not hold control characters"),
-    ("\ud800", "must not hold control characters"), (5, "must be text, not a number"), (datetime.date(2026, 1, 1), "must be text, not date"),
+    ("\ud800", "must not hold control characters"), (5, "must be text, not a number"),
+    (datetime.date(2026, 1, 1), "must be text, not date"),
     ([], "must be text, not a list"), ({}, "must be text, not a map"), (True, "must be text, not true/false"),
 ])  # fmt: skip
 def test_text_is_not_empty_and_plain(value: object, words: str) -> None:
