@@ -1,0 +1,219 @@
+"""Keys and tokens on a real PostgreSQL over real gRPC."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import grpc
+import psycopg
+import pytest
+
+from n4n.core.access import AccessSnapshot
+from n4n.core.errors import Unauthenticated
+from n4n.runtime.wire import compile_access
+from n4n.v1 import access_pb2, catalog_pb2, discovery_pb2, fleet_pb2
+from tests.control_plane.client import ACCESS, NODE, Calls, Watcher, a_plane, a_watcher, calls, detail
+from tests.support.catalogs import SMALL
+from tests.support.stores import libpq_url
+
+
+async def create(plane: Calls, tenant: str = "acme", **settings: object) -> access_pb2.CreateKeyReply:
+    request = access_pb2.CreateKeyRequest(tenant=tenant, settings=access_pb2.KeySettings(**settings), author="ann")  # type: ignore[arg-type]
+    reply: access_pb2.CreateKeyReply = await plane.access.CreateKey(request, metadata=plane.token)
+    return reply
+
+
+async def listed(plane: Calls, **asked: object) -> list[access_pb2.KeyInfo]:
+    return list((await plane.access.ListKeys(access_pb2.ListKeysRequest(**asked), metadata=plane.token)).keys)  # type: ignore[arg-type]
+
+
+async def update(plane: Calls, public_id: str, *fields: str, **settings: object) -> access_pb2.KeyInfo:
+    request = access_pb2.UpdateKeyRequest(public_id=public_id, settings=access_pb2.KeySettings(**settings), fields=fields)  # type: ignore[arg-type]
+    reply: access_pb2.KeyInfo = await plane.access.UpdateKey(request, metadata=plane.token)
+    return reply
+
+
+async def held_keys(watcher: Watcher) -> AccessSnapshot:
+    """What a router would authenticate with, after the next access version."""
+    parts = await watcher.next_update(ACCESS)
+    return compile_access(await watcher.ack(parts), version=parts[-1].version, checksum=parts[-1].checksum)
+
+
+async def test_a_key_is_shown_once_and_opens_what_its_settings_say(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, a_watcher(plane.port) as watcher:
+        limits = access_pb2.KeySettings().limits
+        limits.rpm, limits.burst = 60, 5
+        made = await create(
+            plane, limits=limits, budget_usd="50.10", directives=["region=eu"], require_directives=["region"], models=["small"],
+            expires_at_ms=round(time.time() * 1000) + 3_600_000,
+        )  # fmt: skip
+        assert made.secret.startswith(f"sk-n4n-{made.key.public_id}-") and len(made.key.public_id) == 12
+        keys = await held_keys(watcher)
+        key = keys.authenticate(made.secret, time.time())
+        assert (key.tenant, key.limits, key.directives, key.require_directives, key.models) == (
+            "acme", {"rpm": 60, "burst": 5}, ("region=eu",), ("region",), {"small"},
+        )  # fmt: skip
+        with pytest.raises(Unauthenticated):
+            keys.authenticate(made.secret, time.time() + 3601)
+        shown = await plane.access.ShowKey(access_pb2.ShowKeyRequest(public_id=made.key.public_id), metadata=plane.token)
+        assert shown == made.key and (await listed(plane)) == [made.key]
+        assert (shown.state, shown.author, shown.settings.budget_usd, shown.settings.budget_window) == ("active", "ann", "50.1", "month")
+        assert made.secret.rsplit("-", 1)[1] not in str(shown)
+
+
+async def test_no_secret_is_anywhere_in_the_database(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane:
+        made = await create(plane)
+        rotation = access_pb2.RotateKeyRequest(public_id=made.key.public_id, grace_ms=60_000)
+        rotated = await plane.access.RotateKey(rotation, metadata=plane.token)
+    secrets = [reply.secret.removeprefix(f"sk-n4n-{made.key.public_id}-") for reply in (made, rotated)]
+    with psycopg.connect(libpq_url(postgres_url)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        dump = "".join(str(row) for name in tables for row in connection.execute(f'SELECT t::text FROM "{name}" t'.encode()))
+    assert made.key.public_id in dump
+    assert all(len(secret) == 43 and secret not in dump for secret in secrets)
+
+
+async def test_a_rotation_keeps_the_old_secret_for_the_grace_and_the_key_its_settings(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, a_watcher(plane.port) as watcher:
+        made = await create(plane, models=["small"])
+        await held_keys(watcher)
+        rotate = plane.access.RotateKey
+        rotated = await rotate(access_pb2.RotateKeyRequest(public_id=made.key.public_id, grace_ms=60_000), metadata=plane.token)
+        keys = await held_keys(watcher)
+        now = time.time()
+        assert keys.authenticate(made.secret, now) == keys.authenticate(rotated.secret, now)
+        with pytest.raises(Unauthenticated):
+            keys.authenticate(made.secret, now + 61)
+        assert list(rotated.key.settings.models) == ["small"] and rotated.key.access_version == 2
+
+        again = await rotate(access_pb2.RotateKeyRequest(public_id=made.key.public_id), metadata=plane.token)
+        keys = await held_keys(watcher)
+        assert keys.authenticate(again.secret, now)
+        for old in (made.secret, rotated.secret):
+            with pytest.raises(Unauthenticated):
+                keys.authenticate(old, now)
+
+
+async def test_an_update_sets_the_named_fields_and_clears_those_not_given(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane:
+        made = await create(plane, models=["small"], directives=["region=eu"], budget_usd="5", budget_window="day")
+        changed = await update(plane, made.key.public_id, "models", "directives", models=["large"])
+        assert (list(changed.settings.models), list(changed.settings.directives)) == (["large"], [])
+        assert (changed.settings.budget_usd, changed.settings.budget_window) == ("5", "day")
+        cleared = await update(plane, made.key.public_id, "budget_usd")
+        assert not cleared.settings.HasField("budget_usd") and not cleared.settings.HasField("budget_window")
+
+
+async def test_a_revoked_key_is_gone_for_good_and_revoking_again_changes_nothing(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane:
+        made = await create(plane)
+        for _ in range(2):
+            info = await plane.access.RevokeKey(access_pb2.RevokeKeyRequest(public_id=made.secret), metadata=plane.token)
+            assert (info.state, info.access_version) == ("revoked", 2) and info.revoked_at_ms > 0
+        assert await listed(plane) == [] and [key.state for key in await listed(plane, include_revoked=True)] == ["revoked"]
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await update(plane, made.key.public_id, "models")
+        assert detail(refused.value).code == "revoked"
+
+
+async def test_keys_are_listed_by_tenant(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane:
+        made = [await create(plane, tenant=tenant) for tenant in ("b", "a", "b")]
+        assert [key.public_id for key in await listed(plane, tenant="b")] == [made[0].key.public_id, made[2].key.public_id]
+        assert [key.tenant for key in await listed(plane)] == ["a", "b", "b"]
+
+
+async def test_an_expired_key_leaves_at_the_next_change_and_every_control_plane_agrees(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as one, a_plane(postgres_url) as other:
+        async with a_watcher(one.port) as here, a_watcher(other.port) as there:
+            short = await create(one, expires_at_ms=round(time.time() * 1000) + 400)
+            assert set((await held_keys(here)).keys) == set((await held_keys(there)).keys) == {short.key.public_id}
+            while (await listed(one))[0].state != "expired":
+                pass
+            stays = await create(one)
+            first, second = await held_keys(here), await held_keys(there)
+            assert set(first.keys) == {stays.key.public_id} and first.checksum == second.checksum
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"budget_usd": "-1"}, "budget_usd"),
+        ({"budget_usd": "NaN"}, "budget_usd"),
+        ({"budget_window": "day"}, "budget_window"),
+        ({"budget_usd": "1", "budget_window": "year"}, "budget_window"),
+        ({"directives": ["regoin=eu"]}, "directives[0]"),
+        ({"require_directives": ["regoin"]}, "require_directives[0]"),
+        ({"expires_at_ms": 1}, "expires_at_ms"),
+        ({"models": ["a", "a"]}, "models[1]"),
+    ],
+)
+async def test_a_wrong_setting_is_refused_by_name(settings: dict[str, object], field: str, postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await create(plane, **settings)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert [problem.field for problem in detail(refused.value).problems] == [field]
+        assert await listed(plane, include_revoked=True) == []
+
+
+async def test_what_is_no_key_is_refused_without_repeating_it(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane:
+        for told, code in (("sk-n4n-something-secret", grpc.StatusCode.INVALID_ARGUMENT), ("abcdefghijkl", grpc.StatusCode.NOT_FOUND)):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await plane.access.ShowKey(access_pb2.ShowKeyRequest(public_id=told), metadata=plane.token)
+            assert refused.value.code() is code and "secret" not in (refused.value.details() or "")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await create(plane, tenant="no such name")
+        assert "tenant:" in (refused.value.details() or "")
+
+
+async def test_without_a_valid_token_nothing_answers(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane:
+        for token in (None, "", "wrong", "the-admin-tokem"):
+            async with calls(plane.port, token) as stranger:
+                for refused_call in (
+                    stranger.catalog.History(catalog_pb2.HistoryRequest(), metadata=stranger.token),
+                    stranger.fleet.Status(fleet_pb2.StatusRequest(), metadata=stranger.token),
+                    stranger.discovery.Watch(metadata=stranger.token).read(),
+                ):
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await refused_call
+                    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+                    assert detail(refused.value).code == "unauthenticated"
+
+
+async def test_the_node_token_may_watch_and_nothing_else(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, calls(plane.port, NODE) as node:
+        await plane.apply(SMALL)
+        async with a_watcher(plane.port, token=NODE) as watcher:
+            await watcher.ack(await watcher.next_update())
+        for refused_call in (
+            node.catalog.Get(catalog_pb2.GetRequest(), metadata=node.token),
+            node.access.ListKeys(access_pb2.ListKeysRequest(), metadata=node.token),
+            node.fleet.Nodes(fleet_pb2.NodesRequest(), metadata=node.token),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await refused_call
+            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_the_admin_token_may_watch_too_and_usage_is_not_served_yet(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, calls(plane.port) as admin:
+        call = admin.discovery.Watch(metadata=admin.token)
+        await call.write(discovery_pb2.WatchRequest(hello=discovery_pb2.Hello(node="x", role="data-plane")))
+        assert await call.read() is not grpc.aio.EOF
+        call.cancel()
+
+
+def test_grpc_takes_no_part_in_forks() -> None:
+    told = "import control_plane, os; print(os.environ['GRPC_ENABLE_FORK_SUPPORT'])"
+    environ = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", told], env=environ, cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
