@@ -34,6 +34,7 @@ class Chunk(msgspec.Struct, frozen=True):
     choices: bool = True  # False: a chunk without choices (usage only, or an annotation)
     usage: Usage | None = None  # cumulative: replaces what came before
     output_bytes: int = 0  # bytes of text, reasoning and arguments in it, for a local count where the provider gives none
+    unfinished: bool = False  # finishes one choice, but another one that was asked for is still to finish
 
 
 class Comment(msgspec.Struct, frozen=True):
@@ -66,6 +67,8 @@ class ChatRequest:
     body_bytes: int = 0
     models: tuple[str, ...] = ()  # the body's ordered list of models the caller accepts
     unsupported_params: str | None = None
+    provider_object: object = None  # the body's `provider` preferences as parsed JSON, None: none given
+    n: int = 1  # how many choices were asked for
 
 
 @dataclass(frozen=True, slots=True)

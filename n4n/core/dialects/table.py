@@ -1,0 +1,10 @@
+"""The dialects this version speaks, by the name the catalog gives them. An endpoint of any other one is eliminated by `dialect`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from n4n.core.dialects import Dialect
+from n4n.core.dialects.openai import OpenAI
+
+DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI()}
