@@ -6,7 +6,7 @@ A collection travels as resources, each the encoded message of its kind; `Resour
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from google.protobuf import json_format
@@ -14,11 +14,12 @@ from google.protobuf.message import DecodeError, Message
 
 from n4n.core.access import AccessSnapshot, Key
 from n4n.core.catalog import Snapshot, collection_checksum, compile_snapshot
+from n4n.core.discovery import Heads, Held, Nack, Part, ResourceId, Unreadable
+from n4n.core.discovery import Resources as Resources
 from n4n.core.document import KINDS, Document, Table, parse_document
 from n4n.core.errors import CatalogRefused, Problem
 from n4n.v1 import discovery_pb2, types_pb2
 
-Resources = Mapping[tuple[int, str], bytes]
 CATALOG: Final = types_pb2.COLLECTION_CATALOG
 ACCESS: Final = types_pb2.COLLECTION_ACCESS
 _KIND: dict[str, types_pb2.Kind] = {
@@ -176,15 +177,96 @@ def _key(public_id: str, body: bytes) -> Key:
 
 def to_messages(resources: Resources) -> list[types_pb2.Resource]:
     """Resources as messages, in order of (kind, name)."""
-    return [
-        types_pb2.Resource(kind=types_pb2.Kind.ValueType(kind), name=name, body=body) for (kind, name), body in sorted(resources.items())
-    ]
+    return [types_pb2.Resource(kind=cast(types_pb2.Kind, kind), name=name, body=body) for (kind, name), body in sorted(resources.items())]
 
 
-def disk_snapshot(held: Mapping[int, tuple[int, str]], resources: Mapping[int, Resources], saved_at_ms: int) -> bytes:
-    """What a router keeps on its disk: per collection (version, checksum) and its resources."""
-    message = discovery_pb2.DiskSnapshot(saved_at_ms=saved_at_ms)
-    for collection, (version, checksum) in held.items():
-        message.held.add(collection=types_pb2.Collection.ValueType(collection), version=version, checksum=checksum)
-        message.resources.extend(to_messages(resources[collection]))
-    return message.SerializeToString(deterministic=True)
+# The Watch stream, as bytes on the node's side.
+
+
+def encode_hello(node: str, role: str, build: str, held: Iterable[Held]) -> bytes:
+    """Who the node is and what it holds; the first message of a stream."""
+    hello = discovery_pb2.Hello(node=node, role=role, build=build, held=[_told(one) for one in held if one.version])
+    return discovery_pb2.WatchRequest(hello=hello).SerializeToString()
+
+
+def encode_ack(held: Held) -> bytes:
+    """This version is in use."""
+    told = _told(held)
+    ack = discovery_pb2.Ack(collection=told.collection, version=told.version, checksum=told.checksum)
+    return discovery_pb2.WatchRequest(ack=ack).SerializeToString()
+
+
+def encode_nack(collection: int, nack: Nack) -> bytes:
+    """This version is not used, and why."""
+    told = discovery_pb2.Nack(collection=_collection(collection), version=nack.version, field=nack.field, reason=nack.reason)
+    return discovery_pb2.WatchRequest(nack=told).SerializeToString()
+
+
+def decode_watch(encoded: bytes) -> Part | Heads | None:
+    """What the control plane sent; None: a kind of message of a newer version. Unreadable when it is no message at all."""
+    try:
+        response = discovery_pb2.WatchResponse.FromString(encoded)
+    except DecodeError as error:
+        raise Unreadable("the control plane sent a message that cannot be read") from error
+    match response.WhichOneof("kind"):
+        case "update":
+            return _part(response.update)
+        case "heartbeat":
+            return Heads(tuple(Held(head.collection, head.version, head.checksum) for head in response.heartbeat.heads))
+    return None
+
+
+def _part(update: discovery_pb2.Update) -> Part:
+    return Part(
+        collection=update.collection,
+        version=update.version,
+        checksum=update.checksum,
+        base_version=update.base_version,
+        base_checksum=update.base_checksum,
+        upserts=tuple(((resource.kind, resource.name), resource.body) for resource in update.upserts),
+        removed=tuple((name.kind, name.name) for name in update.removed),
+        part=update.part,
+        parts=update.parts,
+    )
+
+
+def _collection(number: int) -> types_pb2.Collection:
+    return cast(types_pb2.Collection, number)
+
+
+def _told(held: Held) -> discovery_pb2.Held:
+    return discovery_pb2.Held(collection=_collection(held.collection), version=held.version, checksum=held.checksum)
+
+
+# The last good state on a router's own disk: one DiskSnapshot per collection, each after its length (8 bytes, big-endian).
+
+
+def encode_disk(collections: Iterable[tuple[Held, Resources]], saved_at_ms: int) -> bytes:
+    """What a router keeps on its disk."""
+    encoded = bytearray()
+    for held, resources in collections:
+        message = discovery_pb2.DiskSnapshot(held=[_told(held)], resources=to_messages(resources), saved_at_ms=saved_at_ms)
+        body = message.SerializeToString(deterministic=True)
+        encoded += len(body).to_bytes(8, "big") + body
+    return bytes(encoded)
+
+
+def decode_disk(encoded: bytes) -> tuple[list[tuple[Held, Resources]], int]:
+    """The collections and when they were saved (Unix ms, the oldest); Unreadable when the bytes are not `encode_disk`'s."""
+    collections: list[tuple[Held, Resources]] = []
+    saved_at: list[int] = []
+    at = 0
+    while at < len(encoded):
+        end = at + 8 + int.from_bytes(encoded[at : at + 8], "big")
+        try:
+            message = discovery_pb2.DiskSnapshot.FromString(encoded[at + 8 : end])
+        except DecodeError as error:
+            raise Unreadable("holds something that is no snapshot") from error
+        if end > len(encoded) or len(message.held) != 1:
+            raise Unreadable("ends too early")
+        told = message.held[0]
+        resources: dict[ResourceId, bytes] = {(resource.kind, resource.name): resource.body for resource in message.resources}
+        collections.append((Held(told.collection, told.version, told.checksum), resources))
+        saved_at.append(message.saved_at_ms)
+        at = end
+    return collections, min(saved_at, default=0)
