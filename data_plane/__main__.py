@@ -1,0 +1,38 @@
+"""`python -m data_plane`: the supervisor of a data plane, or, with N4N_WORKER, one of its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+
+from n4n.core.errors import StartFailed
+from n4n.runtime.settings import Settings, read_settings
+
+
+def main(settings: Settings) -> int:
+    """Runs until told to stop, then 0; StartFailed when it cannot start. The supervisor never imports grpc."""
+    if not settings.worker:
+        from data_plane.supervisor import supervise
+
+        return supervise(settings)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        metrics = settings.data_path / "metrics"
+        metrics.mkdir(parents=True, exist_ok=True)
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
+    import uvloop
+
+    from data_plane.app import run_worker
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_worker(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(read_settings()))
+    except StartFailed as error:
+        sys.exit(f"n4n data-plane: {error}")

@@ -1,0 +1,90 @@
+"""Who calls, and what the call asks for beside its body: key, directives, deadline, labels; from headers, else query."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from n4n.core import directives as grammar
+from n4n.core.access import AccessSnapshot, Key
+from n4n.core.chat import ChatRequest
+from n4n.core.directives import Directives
+from n4n.core.errors import MalformedRequest
+
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
+PRIORITIES = ("interactive", "background", "best_effort")
+MAX_TIMEOUT_MS = 24 * 3_600_000
+
+
+class Asked:
+    """Reads the request headers of §2.2, each of which may also be a query parameter of the same name; the header wins."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._headers: Mapping[str, str] = request.headers
+        self._query: Mapping[str, str] = request.query if request.query_string else {}
+
+    def get(self, name: str) -> str | None:
+        """The header, else the query parameter, else None."""
+        value = self._headers.get(name)
+        return self._query.get(name) if value is None else value
+
+    @property
+    def request_id(self) -> str:
+        """The caller's label, or a new one where it sent none or one that is no label."""
+        given = self.get("x-request-id")
+        return given if given is not None and _REQUEST_ID.match(given) else "req_" + secrets.token_hex(12)
+
+    @property
+    def api_key(self) -> str | None:
+        """What was presented as key; never from the query, which ends up in logs."""
+        scheme, _, token = (self._headers.get("authorization") or "").partition(" ")
+        if scheme.lower() == "bearer":
+            return token.strip()
+        return self._headers.get("x-api-key")
+
+    @property
+    def no_store(self) -> bool:
+        """Whether the caller wants no gateway cache."""
+        return "no-store" in (self._headers.get("cache-control") or "").lower()
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The caller's own deadline."""
+        text = self.get("x-n4n-timeout-ms")
+        if text is None:
+            return None
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not 0 < int(text) <= MAX_TIMEOUT_MS:
+            raise MalformedRequest("x-n4n-timeout-ms must be a whole number of milliseconds above 0", param="x-n4n-timeout-ms")
+        return int(text) / 1000
+
+    def check_priority(self) -> None:
+        """Refuses a priority that does not exist."""
+        given = self.get("x-n4n-priority")
+        if given is not None and given not in PRIORITIES:
+            raise MalformedRequest(f"x-n4n-priority must be one of {', '.join(PRIORITIES)}", param="x-n4n-priority")
+
+    def directives(self, key: Key, chat: ChatRequest) -> Directives:
+        """The key's own directives, narrowed by what the request asks in header, query and body."""
+        found = grammar.parse(",".join(key.directives), source="the key's directives") if key.directives else grammar.parse("")
+        routing = self.get("x-n4n-routing")
+        asked = grammar.parse(routing) if routing else grammar.parse("")
+        simple = self.get("x-routing-directive")
+        if simple:
+            asked = grammar.combine(asked, grammar.parse_simple(simple))
+        if chat.provider_object is not None:
+            asked = grammar.combine(asked, grammar.from_provider_object(chat.provider_object))
+        missing = [name for name in key.require_directives if not asked.names_key(name)]
+        if missing:
+            raise MalformedRequest(
+                f"this API key requires the directive {missing[0]}; send it as x-n4n-routing: {missing[0]}=…", param="x-n4n-routing"
+            )
+        return grammar.combine(found, asked)
+
+
+def authenticate(access: AccessSnapshot, asked: Asked) -> Key:
+    """The key behind the request; one uniform Unauthenticated otherwise."""
+    return access.authenticate(asked.api_key, time.time())

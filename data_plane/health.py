@@ -1,0 +1,113 @@
+"""What this router itself sees of endpoints and accounts: breakers and cooldowns, folded from its own traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from n4n.core.attempts import RetryBudget, reaction
+from n4n.core.breaker import BreakerEvent, event_of, fold
+from n4n.core.catalog import Endpoint, Snapshot
+from n4n.core.errors import Failure, FailureClass
+from n4n.core.plan import Candidate, Cooldown, EndpointView
+
+_SMOOTHING = 0.2  # of a new latency in the moving average
+_JITTER = 0.1  # of a cooldown, so that routers do not return together
+_MOST_DOUBLINGS = 6  # of a rate limit's cooldown where the provider gives no hint
+_FRESH = EndpointView()
+
+
+class Health:
+    """One per worker. Views are values; a request plans over the mappings as they stand and never waits for them."""
+
+    def __init__(self, clock: Callable[[], float], draw: Callable[[], float]) -> None:
+        self._clock, self._draw = clock, draw
+        self._views: dict[str, EndpointView] = {}
+        self._accounts: dict[str, Cooldown] = {}
+        self._budgets: dict[str, RetryBudget] = {}
+        self._unhinted: dict[str, int] = {}  # rate limits without a hint in a row, per endpoint
+
+    @property
+    def views(self) -> Mapping[str, EndpointView]:
+        """By endpoint id; an endpoint without an entry is fresh."""
+        return self._views
+
+    @property
+    def cooling_accounts(self) -> Mapping[str, Cooldown]:
+        """By account name; an entry may be over."""
+        return self._accounts
+
+    def budget(self, model: str) -> RetryBudget:
+        """The retry budget of one model on this router."""
+        budget = self._budgets.get(model)
+        if budget is None:
+            budget = self._budgets[model] = RetryBudget()
+        return budget
+
+    def keep_only(self, snapshot: Snapshot) -> None:
+        """Forgets what left the catalog, so that nothing here grows without bound."""
+        accounts = {account.name for endpoint in snapshot.endpoints.values() for account in endpoint.accounts}
+        self._views = {name: view for name, view in self._views.items() if name in snapshot.endpoints}
+        self._unhinted = {name: count for name, count in self._unhinted.items() if name in snapshot.endpoints}
+        self._budgets = {name: budget for name, budget in self._budgets.items() if name in snapshot.models}
+        self._accounts = {name: cooldown for name, cooldown in self._accounts.items() if name in accounts}
+
+    def trial_started(self, candidate: Candidate, snapshot: Snapshot) -> None:
+        """A half-open breaker's one trial is on its way."""
+        self._fold(candidate.endpoint, BreakerEvent.TRIAL_STARTED, snapshot)
+
+    def trial_abandoned(self, candidate: Candidate, snapshot: Snapshot) -> None:
+        """The trial ended without a verdict: the client left."""
+        self._fold(candidate.endpoint, BreakerEvent.TRIAL_ABANDONED, snapshot)
+
+    def succeeded(self, candidate: Candidate, snapshot: Snapshot, seconds: float) -> None:
+        """An attempt ended well; `seconds` until its first output."""
+        endpoint = candidate.endpoint
+        self._fold(endpoint, BreakerEvent.SUCCESS, snapshot)
+        self._unhinted.pop(endpoint.id, None)
+        view = self._views.get(endpoint.id, _FRESH)
+        known = view.latency_ms
+        latency = seconds * 1000 if known is None else known + _SMOOTHING * (seconds * 1000 - known)
+        self._views[endpoint.id] = replace(view, latency_ms=latency)
+
+    def failed(self, candidate: Candidate, failure: Failure, snapshot: Snapshot) -> None:
+        """Charges a failure to what it speaks of: the endpoint, the account, or nobody."""
+        event = event_of(failure.failure_class, trial=candidate.trial)
+        if event is not None:
+            self._fold(candidate.endpoint, event, snapshot)
+        charge = reaction(failure)
+        if charge.cool_s is None:
+            return
+        seconds = charge.cool_s * self._growth(candidate.endpoint, failure) * (1 + _JITTER * self._draw())
+        cooldown = Cooldown(self._clock() + seconds, failure.failure_class)
+        pooled = failure.failure_class is FailureClass.RATE_LIMITED and len(candidate.endpoint.accounts) > 1
+        if charge.cool_account or pooled:
+            self._cool_account(candidate.account.name, cooldown)
+        else:
+            self._cool_endpoint(candidate.endpoint, cooldown)
+
+    def _growth(self, endpoint: Endpoint, failure: Failure) -> int:
+        if failure.failure_class is not FailureClass.RATE_LIMITED or failure.retry_after_s is not None:
+            return 1
+        doublings = self._unhinted.get(endpoint.id, 0)
+        self._unhinted[endpoint.id] = min(_MOST_DOUBLINGS, doublings + 1)
+        return 1 << doublings
+
+    def _cool_account(self, account: str, cooldown: Cooldown) -> None:
+        known = self._accounts.get(account)
+        if known is None or cooldown.until > known.until:  # the longest signal wins
+            self._accounts[account] = cooldown
+
+    def _cool_endpoint(self, endpoint: Endpoint, cooldown: Cooldown) -> None:
+        view = self._views.get(endpoint.id, _FRESH)
+        if cooldown.until > view.cooldown_until:
+            self._views[endpoint.id] = replace(view, cooldown_until=cooldown.until, cooldown_class=cooldown.failure_class)
+
+    def _fold(self, endpoint: Endpoint, event: BreakerEvent, snapshot: Snapshot) -> None:
+        model = snapshot.models.get(endpoint.model)
+        if model is None:
+            return
+        view = self._views.get(endpoint.id, _FRESH)
+        state = fold(view.breaker, event, self._clock(), model.breaker, self._draw())
+        if state is not view.breaker:
+            self._views[endpoint.id] = replace(view, breaker=state)

@@ -1,0 +1,222 @@
+"""The record of one request: filled while it runs, rendered when it ends as log line and metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import msgspec
+from aiohttp import web
+
+from n4n.core.catalog import Endpoint
+from n4n.core.chat import Usage
+from n4n.core.errors import Failure, GatewayError
+from n4n.core.plan import Plan
+from n4n.core.pricing import usd
+from n4n.runtime.records import LineWriter
+from n4n.runtime.telemetry import Instruments
+
+_ENCODE = msgspec.json.Encoder(decimal_format="number").encode
+
+
+@dataclass(slots=True)
+class AttemptRecord:
+    """One dispatch. `attempt_id` is the gateway's own, never from a label that a client or provider sent."""
+
+    attempt_id: str
+    endpoint: Endpoint
+    account: str
+    started: float
+    ended: float | None = None
+    outcome: str = "cancelled"  # ok, a failure class, interrupted; until something is known: cancelled
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Record:
+    """What happened to one request. Times are on the router's monotonic clock, in seconds."""
+
+    request_id: str
+    started: float
+    clock: Callable[[], float]
+    wall: float = field(default_factory=time.time)
+    model: str | None = None
+    tenant: str | None = None
+    key_id: str | None = None
+    stream: bool = False
+    catalog_version: int | None = None
+    directives: tuple[str, ...] = ()
+    plan: Plan | None = None
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    fallback_attempts: int = 0
+    waited_s: float = 0.0  # for providers, backoff included
+    ttft_s: float | None = None
+    status: int = 499
+    outcome: str = "cancelled"  # success, rate_limited, error, cancelled, rejected
+    error_code: str | None = None
+    usage: Usage | None = None
+    cost_pico: int | None = None
+    counted: Usage | None = None
+    warnings: tuple[str, ...] = ()
+    no_store: bool = False  # the client asked for no gateway cache
+    cache_control: str | None = None  # the provider's own header
+    interrupt: Callable[[GatewayError], Awaitable[web.StreamResponse]] | None = None  # how a stream that has begun is told of an error
+
+    def dispatched(self, attempt_id: str, endpoint: Endpoint, account: str) -> AttemptRecord:
+        """Notes a dispatch; the attempt is cancelled until something else is known."""
+        attempt = AttemptRecord(attempt_id, endpoint, account, self.clock())
+        self.attempts.append(attempt)
+        return attempt
+
+    def attempt_ended(self, failure: Failure | None) -> None:
+        """How the newest attempt ended; None: well."""
+        attempt = self.attempts[-1]
+        attempt.ended = self.clock()
+        attempt.outcome = "ok" if failure is None else failure.failure_class.value
+        attempt.message = "" if failure is None else failure.message
+
+    @property
+    def selected(self) -> Endpoint | None:
+        """The endpoint of the newest attempt."""
+        return self.attempts[-1].endpoint if self.attempts else None
+
+    @property
+    def overhead_s(self) -> float:
+        """Time so far that was not spent waiting for a provider."""
+        return max(0.0, self.clock() - self.started - self.waited_s)
+
+
+class Meter:
+    """Renders finished records."""
+
+    def __init__(self, instruments: Instruments, lines: LineWriter) -> None:
+        self._instruments, self._lines = instruments, lines
+        self._dropped = 0
+
+    def stream_opened(self) -> None:
+        """A stream to a client begins; it ends with its record."""
+        self._instruments.streams.inc()
+
+    def close(self, record: Record) -> None:
+        """The request ended: one log line and its metrics."""
+        self._lines.write(_ENCODE(log_line(record)) + b"\n")
+        self._count(record)
+
+    def _count(self, record: Record) -> None:
+        endpoint, plan = record.selected, record.plan
+        labels = (
+            endpoint.provider.name if endpoint else "",
+            endpoint.model if endpoint else (plan.model.id if plan else ""),
+            (plan.target.tier or "") if plan else "",
+        )
+        see = self._instruments
+        if record.interrupt is not None:
+            see.streams.dec()
+        see.requests.labels(*labels, record.outcome).inc()
+        see.latency.labels(*labels).observe(record.clock() - record.started)
+        see.overhead.observe(record.overhead_s)
+        for attempt in record.attempts:
+            see.attempts.labels(attempt.endpoint.provider.name, attempt.outcome).inc()
+        if record.attempts:
+            see.fallbacks.labels(labels[2]).observe(record.fallback_attempts)
+        if record.ttft_s is not None:
+            see.ttft.labels(*labels).observe(record.ttft_s)
+        if record.usage is not None:
+            see.tokens.labels(labels[0], labels[1], "input").inc(record.usage.prompt_tokens)
+            see.tokens.labels(labels[0], labels[1], "output").inc(record.usage.completion_tokens)
+        if record.cost_pico:
+            see.cost.labels(labels[0], labels[1]).inc(record.cost_pico / 1e12)
+        if self._lines.dropped > self._dropped:
+            see.log_dropped.inc(self._lines.dropped - self._dropped)
+            self._dropped = self._lines.dropped
+
+
+def log_line(record: Record) -> dict[str, object]:
+    """The request as one JSON object, names as in docs/architecture.md; no prompt, no answer, no key, no URL."""
+    plan, endpoint = record.plan, record.selected
+    return {
+        "timestamp": datetime.fromtimestamp(record.wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
+        "request_id": record.request_id,
+        "model": record.model,
+        "tenant": record.tenant,
+        "key_id": record.key_id,
+        "stream": record.stream,
+        "routing": {
+            "catalog_version": record.catalog_version,
+            "candidates_considered": plan.considered if plan else 0,
+            "selected": endpoint.id if endpoint else None,
+            "directives_applied": record.directives,
+            "preference_overridden": plan.preferred_overridden if plan else None,
+            "fallback_attempts": record.fallback_attempts,
+            "attempts": [_attempt(record, attempt) for attempt in record.attempts],
+        },
+        "latency_ms": _ms(record.clock() - record.started),
+        "ttft_ms": _ms(record.ttft_s),
+        "overhead_ms": _ms(record.overhead_s),
+        "status": record.status,
+        "outcome": record.outcome,
+        "error": record.error_code,
+        "usage": usage_block(record),
+        "warnings": record.warnings,
+    }
+
+
+def _attempt(record: Record, attempt: AttemptRecord) -> dict[str, object]:
+    ended = attempt.ended if attempt.ended is not None else record.clock()
+    line: dict[str, object] = {
+        "attempt_id": attempt.attempt_id,
+        "endpoint": attempt.endpoint.id,
+        "outcome": attempt.outcome if attempt.ended is not None or record.outcome == "cancelled" else "error",
+        "ms": _ms(ended - attempt.started),
+    }
+    if attempt.message:
+        line["message"] = attempt.message
+    return line
+
+
+def usage_block(record: Record) -> dict[str, object] | None:
+    """Reported and counted tokens and the cost, as in the log line; None before there was any."""
+    usage = record.usage
+    if usage is None:
+        return None
+    counted = record.counted
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "local_prompt_tokens": counted.prompt_tokens if counted else None,
+        "local_completion_tokens": counted.completion_tokens if counted else None,
+        "cost_usd": cost_usd(record),
+        "estimated": usage.estimated,
+    }
+
+
+def note(record: Record) -> bytes:
+    """The `n4n` block of an answer, as JSON."""
+    endpoint = record.selected
+    return _ENCODE(
+        {
+            "usage": usage_block(record),
+            "cost_usd": cost_usd(record),
+            "provider": endpoint.provider.name if endpoint else None,
+            "endpoint": endpoint.id if endpoint else None,
+            "fallback_attempts": record.fallback_attempts,
+            "warnings": record.warnings,
+        }
+    )
+
+
+def cost_usd(record: Record) -> Decimal | None:
+    """The exact cost; None for an unpriced model."""
+    text = usd(record.cost_pico)
+    return None if text is None else Decimal(text)
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)

@@ -1,0 +1,71 @@
+"""What a request needs, gathered once: catalog state, health, dialects, credentials, the upstream pool, clock and draw."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+from data_plane.catalog import Follower
+from data_plane.credentials import Credentials
+from data_plane.health import Health
+from n4n.core.access import AccessSnapshot
+from n4n.core.catalog import Account
+from n4n.core.dialects import Dialect
+from n4n.core.errors import NoSnapshot
+from n4n.core.plan import World
+from n4n.runtime.upstream import Upstream
+
+
+class Router:
+    """Everything a request may touch; all of it is in memory."""
+
+    def __init__(
+        self,
+        *,
+        follower: Follower,
+        credentials: Credentials,
+        health: Health,
+        upstream: Upstream,
+        dialects: Mapping[str, Dialect],
+        clock: Callable[[], float],
+    ) -> None:
+        self._follower, self._credentials = follower, credentials
+        self.health, self.upstream, self.dialects, self.clock = health, upstream, dialects, clock
+        self._spoken = frozenset(dialects)
+        self.draw = random.random
+        self.wall = time.time
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a valid catalog to serve from."""
+        return self._follower.state.catalog is not None
+
+    def access(self) -> AccessSnapshot:
+        """The keys in force; NoSnapshot before any came."""
+        access = self._follower.state.access
+        if access is None:
+            raise NoSnapshot
+        return access
+
+    def world(self) -> World:
+        """What a plan is made from; NoSnapshot before a catalog came."""
+        catalog = self._follower.state.catalog
+        if catalog is None:
+            raise NoSnapshot
+        return World(
+            snapshot=catalog,
+            dialects=self._spoken,
+            usable_accounts=self._credentials.usable,
+            views=self.health.views,
+            cooling_accounts=self.health.cooling_accounts,
+        )
+
+    def secret(self, account: Account) -> str | None:
+        """The account's key for the Authorization header; None where it needs none."""
+        return self._credentials.reveal(account.name)
+
+    def attempt_id(self) -> str:
+        """A new id of one dispatch, made here and never from a client's label."""
+        return "att_" + secrets.token_hex(12)

@@ -1,0 +1,80 @@
+"""The skins of GET /v1/models and GET /v1/models/{id}: what a key may ask for, in OpenAI's shape, with an `n4n` block."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from n4n.core.access import Key
+from n4n.core.catalog import Endpoint, Model, PriceList, Snapshot
+from n4n.core.errors import ModelNotAllowed
+
+CREATED = 0  # the catalog keeps no creation time of a model
+
+
+def list_models(snapshot: Snapshot, key: Key) -> dict[str, object]:
+    """Every model, alias and tier the key may use."""
+    models = [_model(name, snapshot.models[name], snapshot) for name in snapshot.models if _allowed(key, name)]
+    aliases = [_model(alias, snapshot.models[name], snapshot) for alias, name in snapshot.aliases.items() if _allowed(key, name)]
+    tiers = [
+        {"id": f"tier/{tier}", "object": "model", "created": CREATED, "owned_by": "n4n", "n4n": {"chain": list(chain)}}
+        for tier, chain in snapshot.tiers.items()
+        if all(_allowed(key, model) for model in chain)
+    ]
+    return {"object": "list", "data": [*models, *aliases, *tiers]}
+
+
+def show_model(snapshot: Snapshot, key: Key, name: str) -> dict[str, object]:
+    """One model by any name a request may use; ModelNotFound or ModelNotAllowed."""
+    target = snapshot.resolve(name)
+    if not all(_allowed(key, model) for model in target.models):
+        raise ModelNotAllowed(param="model")
+    return _model(name, snapshot.models[target.models[0]], snapshot)
+
+
+def _allowed(key: Key, model: str) -> bool:
+    return not key.models or model in key.models
+
+
+def _model(name: str, model: Model, snapshot: Snapshot) -> dict[str, object]:
+    endpoints = snapshot.by_model[model.id]
+    return {
+        "id": name,
+        "object": "model",
+        "created": CREATED,
+        "owned_by": endpoints[0].provider.name if endpoints else "n4n",
+        "n4n": {
+            "model": model.id,
+            "context_window": model.context_window,
+            "max_output_tokens": model.max_output_tokens,
+            "capabilities": dict(model.scores) | dict.fromkeys(sorted(model.capabilities), True),
+            "endpoints": [_endpoint(endpoint) for endpoint in endpoints],
+        },
+    }
+
+
+def _endpoint(endpoint: Endpoint) -> dict[str, object]:
+    return {
+        "endpoint": endpoint.id,
+        "provider": endpoint.provider.name,
+        "region": endpoint.region or None,
+        "context_window": endpoint.context_window,
+        "max_output_tokens": endpoint.max_output_tokens,
+        "price": price_block(endpoint.price),
+    }
+
+
+def price_block(price: PriceList | None) -> dict[str, object] | None:
+    """Prices in USD per 1,000,000 tokens, as numbers; None for an unpriced endpoint."""
+    if price is None:
+        return None
+    base = price.base
+    return {
+        "input_per_1m": _usd_per_1m(base.input),
+        "output_per_1m": _usd_per_1m(base.output),
+        "cached_input_per_1m": _usd_per_1m(base.cached_input),
+        "cache_write_per_1m": _usd_per_1m(base.cache_write),
+    }
+
+
+def _usd_per_1m(pico: int | None) -> Decimal | None:
+    return None if pico is None else Decimal(pico) / 1_000_000
