@@ -13,6 +13,7 @@ An event that does not fit raises IllegalEvent and changes nothing. Times are se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -191,7 +192,8 @@ class Attempts:
                 return self._give_up(now)
             self._paid = True
         if due > now:
-            return Wait(due - now)
+            seconds = due - now
+            return Wait(seconds if now + seconds >= due else seconds + math.ulp(due))  # a rounded sum must not wake too early
         return self._send(candidate, now)
 
     def _send(self, candidate: Candidate, now: float) -> Send:

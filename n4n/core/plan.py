@@ -238,10 +238,16 @@ def _may_use(allowed: frozenset[str], model: Model, asked_as: str) -> bool:
 
 def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: Directives, world: World, now: float) -> _Ruling:
     view = world.views.get(endpoint.id, _FRESH)
-    static = _static_reason(step, endpoint, world)
-    if static is not None:
-        return _Ruling(step, endpoint, view, reason=static)
-    accounts = tuple(account for account in endpoint.accounts if account.name in world.usable_accounts)
+    if endpoint.state != "active":
+        return _Ruling(step, endpoint, view, reason=endpoint.state)
+    if endpoint.provider.dialect not in world.dialects:
+        return _Ruling(step, endpoint, view, reason="dialect")
+    usable = world.usable_accounts
+    accounts = tuple([account for account in endpoint.accounts if account.name in usable])  # a list is the quicker way there
+    if not accounts:
+        return _Ruling(step, endpoint, view, reason="credential")
+    if not step.allowed:
+        return _Ruling(step, endpoint, view, reason="model_not_allowed")
     for constraint in directives.constraints:
         offers = ((account, Offer(endpoint, account, step.model, request.body_bytes)) for account in accounts)
         accounts = tuple(account for account, offer in offers if constraint.admits(offer))
@@ -251,21 +257,12 @@ def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: D
     if missing:
         return _Ruling(step, endpoint, view, reason=f"supports={'|'.join(missing)}")
     cooldown = _cooldown(view, accounts, world.cooling_accounts, now)
+    if world.cooling_accounts:
+        back_at = now if cooldown is None else cooldown.until
+        accounts = tuple(account for account in accounts if world.cooling_accounts.get(account.name, _NO_COOLDOWN).until <= back_at)
     if cooldown is not None:
-        back = tuple(account for account in accounts if _until(account, world.cooling_accounts) <= cooldown.until)
-        return _Ruling(step, endpoint, view, back, "cooldown", cooldown)
-    free = tuple(account for account in accounts if _until(account, world.cooling_accounts) <= now)
-    return _Ruling(step, endpoint, view, free, None if breaker.allows(view.breaker, now) else "breaker")
-
-
-def _static_reason(step: _Step, endpoint: Endpoint, world: World) -> str | None:
-    if endpoint.state != "active":
-        return endpoint.state
-    if endpoint.provider.dialect not in world.dialects:
-        return "dialect"
-    if not any(account.name in world.usable_accounts for account in endpoint.accounts):
-        return "credential"
-    return None if step.allowed else "model_not_allowed"
+        return _Ruling(step, endpoint, view, accounts, "cooldown", cooldown)
+    return _Ruling(step, endpoint, view, accounts, None if breaker.allows(view.breaker, now) else "breaker")
 
 
 def _unsupported(model: Model, endpoint: Endpoint, request: ChatRequest, directives: Directives) -> list[str]:
@@ -276,12 +273,10 @@ def _unsupported(model: Model, endpoint: Endpoint, request: ChatRequest, directi
     return [] if policy == "drop" else sorted(request.features - endpoint.supports)
 
 
-def _until(account: Account, cooling: Mapping[str, Cooldown]) -> float:
-    return cooling[account.name].until if account.name in cooling else 0.0
-
-
 def _cooldown(view: EndpointView, accounts: Sequence[Account], cooling: Mapping[str, Cooldown], now: float) -> Cooldown | None:
     """The longer of the endpoint's own cooldown and that of the first of its accounts to be back; None: neither binds."""
+    if not cooling:
+        return Cooldown(view.cooldown_until, view.cooldown_class) if view.cooldown_until > now else None
     own = Cooldown(view.cooldown_until, view.cooldown_class)
     pool = min((cooling.get(account.name, _NO_COOLDOWN) for account in accounts), key=lambda one: one.until)
     longer = max(own, pool, key=lambda one: one.until)
@@ -320,19 +315,23 @@ def _in_the_running(rulings: Sequence[_Ruling], now: float, max_wait_s: float) -
 
 
 def _place(ruling: _Ruling, directives: Directives, now: float, draw: Callable[[], float], mode: str | None) -> ordering.Place:
-    healthy = mode is None and breaker.phase(ruling.view.breaker, now) is Breaker.CLOSED
-    likings = directives.prefer if healthy else ()
-    liked = next((rank for rank, preference in enumerate(likings) if preference.matches(ruling.endpoint)), len(directives.prefer))
+    step, view, endpoint = ruling.step, ruling.view, ruling.endpoint
     across = directives.sort is not None and directives.sort != "balanced"  # the client's own order reaches across models
     return ordering.Place(
-        substitute=ruling.step.substitute,
-        liked=liked,
-        step=0 if across else ruling.step.rank,
-        first=ordering.key(directives.sort or ruling.step.model.strategy, ruling.endpoint, ruling.view.score, ruling.view.latency_ms, draw),
-        latency=ordering.latency(ruling.view.latency_ms),
-        cost=ordering.cost(ruling.endpoint),
-        name=ruling.endpoint.id,
+        step.substitute,
+        _liked(ruling, directives, now) if directives.prefer and mode is None else 0,
+        0 if across else step.rank,
+        ordering.key(directives.sort or step.model.strategy, endpoint, view.score, view.latency_ms, draw),
+        ordering.latency(view.latency_ms),
+        ordering.cost(endpoint),
+        endpoint.id,
     )
+
+
+def _liked(ruling: _Ruling, directives: Directives, now: float) -> int:
+    """The rank of the first preference that names it; behind all of them when none does, or when it is not healthy."""
+    likings = directives.prefer if breaker.phase(ruling.view.breaker, now) is Breaker.CLOSED else ()
+    return next((rank for rank, preference in enumerate(likings) if preference.matches(ruling.endpoint)), len(directives.prefer))
 
 
 def _candidate(ruling: _Ruling, now: float, draw: Callable[[], float], mode: str | None) -> Candidate:
