@@ -9,62 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import TypeVar
 
 from n4n.core import schema
-from n4n.core.catalog import PICO, Account, Endpoint, Model, Price, Snapshot
-from n4n.core.document import FEATURES, SCORES, STRATEGIES
+from n4n.core.catalog import Endpoint, Snapshot
+from n4n.core.constraints import HARD, NUMERIC, Constraint, Malformed, name_in, quantization, routed, selector
+from n4n.core.document import STRATEGIES
 from n4n.core.errors import InvalidDirective
 
 HEADER, SIMPLE_HEADER, BODY = "x-n4n-routing", "x-routing-directive", "provider"
 LONGEST_TEXT, MOST = 4096, 64
-_REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
-_MODEL = re.compile(r"[A-Za-z0-9._/:@-]+\Z")
-_USD = re.compile(r"\d{1,9}(\.\d{1,15})?\Z", re.ASCII)
-_SHARE = re.compile(r"(0(\.\d{1,6})?|1(\.0{1,6})?)\Z", re.ASCII)
 _ATTEMPTS = re.compile(r"[1-9]\d{0,2}\Z", re.ASCII)
 _T = TypeVar("_T", bool, int, str)
-_SELECTORS = ("provider", "endpoint", "account", "region", "model")
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """One endpoint through one account, as a constraint sees it. `input_bytes` bounds the request's input tokens from above."""
-
-    endpoint: Endpoint
-    account: Account
-    model: Model
-    input_bytes: int = 0
-
-
-Predicate = Callable[[Offer], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """One alternative of a constraint, in its canonical spelling."""
-
-    text: str
-    holds: Predicate = field(compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A hard directive: one of its terms must hold; of `exclude`, none may."""
-
-    key: str
-    terms: tuple[Term, ...]
-    source: str = field(default=HEADER, compare=False)
-
-    @property
-    def text(self) -> str:
-        """The canonical spelling, for the log and for counts of what was eliminated."""
-        return f"{self.key}={'|'.join(term.text for term in self.terms)}"
-
-    def admits(self, offer: Offer) -> bool:
-        """Whether an offer may be used."""
-        return any(term.holds(offer) for term in self.terms) != (self.key == "exclude")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +78,6 @@ class Directives:
 NONE = Directives()
 
 
-class _Malformed(Exception):
-    """A value is not what its key takes; the message says what it takes."""
-
-
 def parse(text: str, source: str = HEADER) -> Directives:
     """The directives in a header, a query parameter or a key; InvalidDirective names `source`, the directive and the remedy."""
     found = NONE
@@ -133,9 +85,9 @@ def parse(text: str, source: str = HEADER) -> Directives:
         key, equals, value = part.partition("=")
         try:
             if not equals:
-                raise _Malformed("is not key=value")
+                raise Malformed("is not key=value")
             found = _joined(found, _read(key.strip(), value, source))
-        except _Malformed as fault:
+        except Malformed as fault:
             raise _refused(source, part, str(fault)) from None
     return found
 
@@ -149,7 +101,7 @@ def parse_simple(text: str, source: str = SIMPLE_HEADER) -> Directives:
             raise _refused(source, part, "must be prefer:NAME or require:NAME")
         try:
             found = _joined(found, _read(key.strip(), value, source))
-        except _Malformed as fault:
+        except Malformed as fault:
             raise _refused(source, part, str(fault)) from None
     return found
 
@@ -200,11 +152,11 @@ def from_provider_object(raw: object, source: str = BODY) -> Directives:
             raise _refused(source, str(name), f"is not known{schema.nearest(str(name), _MEMBERS)}; known: {', '.join(_MEMBERS)}")
         try:
             found = found if value is None else _joined(found, _MEMBERS[name](value, source))
-        except _Malformed as fault:
+        except Malformed as fault:
             raise _refused(source, name, str(fault)) from None
     if found.fallback is False and found.prefer:
         names = [name for preference in found.prefer for name in preference.names]
-        pinned = Constraint("require", tuple(map(_routed, names)), source)
+        pinned = Constraint("require", tuple(map(routed, names)), source)
         found = replace(found, constraints=(*found.constraints, pinned), fallback=None)
     return found
 
@@ -227,21 +179,21 @@ def _parts(text: str, source: str) -> list[str]:
 def _read(key: str, value: str, source: str) -> Directives:
     words = [word.strip() for word in value.split("|")]
     if not all(words):
-        raise _Malformed("has an empty value; write key=value, or leave the directive out")
+        raise Malformed("has an empty value; write key=value, or leave the directive out")
     if len(words) > MOST:
-        raise _Malformed(f"has more than {MOST} alternatives")
-    if key in _HARD:
-        return Directives(constraints=(Constraint(key, tuple(dict.fromkeys(map(_HARD[key], words))), source),))
+        raise Malformed(f"has more than {MOST} alternatives")
+    if key in HARD:
+        return Directives(constraints=(Constraint(key, tuple(dict.fromkeys(map(HARD[key], words))), source),))
     if key == "prefer":
-        return Directives(prefer=(Preference(tuple(dict.fromkeys(map(_name, words))), source),))
+        return Directives(prefer=(Preference(tuple(dict.fromkeys(map(name_in, words))), source),))
     if key in _UNMEASURED:
-        raise _Malformed("needs latencies and speeds that this version does not measure yet; leave it out, or use sort=latency")
-    if key not in _SINGLE and key not in _NUMERIC:
-        raise _Malformed(f"is not a known directive{schema.nearest(key, KEYS)}; known: {', '.join(KEYS)}")
+        raise Malformed("needs latencies and speeds that this version does not measure yet; leave it out, or use sort=latency")
+    if key not in _SINGLE and key not in NUMERIC:
+        raise Malformed(f"is not a known directive{schema.nearest(key, KEYS)}; known: {', '.join(KEYS)}")
     if len(words) > 1:
-        raise _Malformed("takes one value, without alternatives")
-    if key in _NUMERIC:
-        return Directives(constraints=(Constraint(key, (_NUMERIC[key](words[0]),), source),))
+        raise Malformed("takes one value, without alternatives")
+    if key in NUMERIC:
+        return Directives(constraints=(Constraint(key, (NUMERIC[key](words[0]),), source),))
     return _SINGLE[key](words[0])
 
 
@@ -249,7 +201,7 @@ def _joined(first: Directives, then: Directives) -> Directives:
     """Directives of one text, in order: preferences rank, and what can only be one thing may not be two."""
     for key, one, other in (("sort", first.sort, then.sort), ("consistency", first.consistency, then.consistency)):
         if one is not None and other is not None and one != other:
-            raise _Malformed(f"contradicts {key}={one}; give it once")
+            raise Malformed(f"contradicts {key}={one}; give it once")
     return replace(combine(first, then), prefer=tuple(dict.fromkeys(first.prefer + then.prefer)))
 
 
@@ -259,143 +211,13 @@ def _narrower(one: _T | None, other: _T | None, choose: Callable[[_T, _T], _T]) 
     return choose(one, other)
 
 
-# What each hard key takes, and when it holds.
-
-
-def _name(word: str) -> str:
-    if not schema.NAME.match(word):
-        raise _Malformed("must name a provider or an endpoint (letters, digits, dot, underscore, hyphen)")
-    return word
-
-
-def _routed(word: str) -> Term:
-    name = _name(word)
-    return Term(name, lambda offer: name in (offer.endpoint.id, offer.endpoint.provider.name))
-
-
-def _region(word: str) -> Term:
-    region = word.lower()
-    if not _REGION.match(region):
-        raise _Malformed("must be a region such as eu or us-east-1 (letters, digits, single hyphens)")
-    return Term(region, lambda offer: f"{offer.endpoint.region.lower()}-".startswith(f"{region}-"))
-
-
-def _selector(word: str) -> Term:
-    kind, _, name = (part.strip() for part in word.partition(":"))
-    if kind not in _SELECTORS or not name:
-        raise _Malformed(f"must be one of {', '.join(f'{kind}:NAME' for kind in _SELECTORS)}{schema.nearest(kind, _SELECTORS)}")
-    if kind == "region":
-        inner = _region(name)
-        return Term(f"region:{inner.text}", inner.holds)
-    if not (_MODEL if kind == "model" else schema.NAME).match(name):
-        raise _Malformed(f"holds a {kind} name that no catalog can have")
-    return Term(f"{kind}:{name}", lambda offer: name in _SELECTED[kind](offer))
-
-
-_SELECTED: Mapping[str, Callable[[Offer], tuple[str, ...]]] = {
-    "provider": lambda offer: (offer.endpoint.provider.name,),
-    "endpoint": lambda offer: (offer.endpoint.id,),
-    "account": lambda offer: (offer.account.name,),
-    "model": lambda offer: (offer.model.id, *offer.model.aliases),
-}
-
-
-def _cost(*kinds: Callable[[Price], int | None]) -> Callable[[str], Term]:
-    def read(word: str) -> Term:
-        if not _USD.match(word):
-            raise _Malformed("must be USD per 1,000 tokens as a plain decimal such as 0.015")
-        limit = Decimal(word) * PICO  # at most 24 digits: exact
-
-        def holds(offer: Offer) -> bool:
-            prices = [_dearest(offer, kind) for kind in kinds]
-            return all(price is not None and price * 1000 <= limit for price in prices)
-
-        return Term(schema.plain(Decimal(word)), holds)
-
-    return read
-
-
-def _dearest(offer: Offer, kind: Callable[[Price], int | None]) -> int | None:
-    """Pico-USD per token, at the dearest price tier that this request's input can reach; None: unpriced."""
-    prices = offer.endpoint.price
-    base = None if prices is None else kind(prices.base)
-    if prices is None or base is None:
-        return None
-    reached = (kind(tier.price) for tier in prices.tiers if offer.input_bytes > tier.above_input_tokens)
-    return max((base, *(price for price in reached if price is not None)))
-
-
-def _input_price(price: Price) -> int | None:
-    return price.input
-
-
-def _output_price(price: Price) -> int | None:
-    return price.output
-
-
-def _window(word: str) -> Term:
-    least = schema.whole_number(word)
-    if least is None or least < 1:
-        raise _Malformed("must be a whole number of tokens such as 128k or 128000")
-    return Term(str(least), lambda offer: offer.endpoint.context_window is not None and offer.endpoint.context_window >= least)
-
-
-def _capability(word: str) -> Term:
-    if word not in FEATURES:
-        raise _Malformed(f"must be one of {', '.join(FEATURES)}{schema.nearest(word, FEATURES)}")
-
-    def holds(offer: Offer) -> bool:
-        supports = offer.endpoint.supports
-        return word in offer.model.capabilities and (supports is None or word in supports)
-
-    return Term(word, holds)
-
-
-def _score(name: str) -> Callable[[str], Term]:
-    def read(word: str) -> Term:
-        if not _SHARE.match(word):
-            raise _Malformed("must be a plain decimal from 0 to 1 such as 0.7")
-        least = float(word)
-        return Term(schema.plain(Decimal(word)), lambda offer: name in offer.model.scores and offer.model.scores[name] >= least)
-
-    return read
-
-
-_POLICIES: Mapping[str, Predicate] = {
-    "no_training": lambda offer: offer.endpoint.trains_on_data is False,
-    "zero_retention": lambda offer: offer.endpoint.retention_days == 0,
-}
-
-
-def _data_policy(word: str) -> Term:
-    if word not in _POLICIES:
-        raise _Malformed(f"must be {' or '.join(_POLICIES)}{schema.nearest(word, _POLICIES)}")
-    return Term(word, _POLICIES[word])
-
-
-def _quantization(word: str) -> Term:
-    quantization = _name(word).lower()
-    return Term(quantization, lambda offer: (offer.endpoint.quantization or "unknown").lower() == quantization)
-
-
-_HARD: Mapping[str, Callable[[str], Term]] = {
-    "region": _region, "only": _selector, "exclude": _selector, "require": _routed, "capability": _capability, "data": _data_policy,
-}  # fmt: skip
-_NUMERIC: Mapping[str, Callable[[str], Term]] = {
-    "max_cost_per_1k": _cost(_input_price, _output_price),
-    "max_input_cost_per_1k": _cost(_input_price),
-    "max_output_cost_per_1k": _cost(_output_price),
-    "min_context": _window,
-} | {f"min_{name}": _score(name) for name in SCORES}
-
-
 # Soft keys, and how far to go.
 
 
 def _one_of(*known: str) -> Callable[[str], str]:
     def read(word: str) -> str:
         if word not in known:
-            raise _Malformed(f"must be one of {', '.join(known)}{schema.nearest(word, known)}")
+            raise Malformed(f"must be one of {', '.join(known)}{schema.nearest(word, known)}")
         return word
 
     return read
@@ -406,7 +228,7 @@ _strategy, _switch, _consistency = _one_of(*STRATEGIES), _one_of("on", "off"), _
 
 def _max_attempts(word: str) -> Directives:
     if not _ATTEMPTS.match(word):
-        raise _Malformed("must be a whole number from 1 to 999")
+        raise Malformed("must be a whole number from 1 to 999")
     return Directives(max_attempts=int(word))
 
 
@@ -417,7 +239,7 @@ _SINGLE: Mapping[str, Callable[[str], Directives]] = {
     "consistency": lambda word: Directives(consistency=_consistency(word)),
 }
 _UNMEASURED = ("max_ttft_ms", "min_tokens_per_s")
-KEYS = (*_HARD, *_NUMERIC, "prefer", *_SINGLE)
+KEYS = (*HARD, *NUMERIC, "prefer", *_SINGLE)
 
 
 # Names that a snapshot holds.
@@ -445,23 +267,23 @@ def _check(name: str, kind: str, known: Iterable[str], source: str, directive: s
 
 def _texts(value: object) -> list[str]:
     if not isinstance(value, list) or not value or len(value) > MOST or not all(isinstance(item, str) for item in value):
-        raise _Malformed(f"must be a list of 1 to {MOST} names")
+        raise Malformed(f"must be a list of 1 to {MOST} names")
     return value
 
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise _Malformed("must be true or false")
+        raise Malformed("must be true or false")
     return value
 
 
 def _order(value: object, source: str) -> Directives:
-    return Directives(prefer=tuple(dict.fromkeys(Preference((_name(word),), source) for word in _texts(value))))
+    return Directives(prefer=tuple(dict.fromkeys(Preference((name_in(word),), source) for word in _texts(value))))
 
 
 def _providers(key: str) -> Callable[[object, str], Directives]:
     def read(value: object, source: str) -> Directives:
-        terms = tuple(dict.fromkeys(_selector(f"provider:{word}") for word in _texts(value)))
+        terms = tuple(dict.fromkeys(selector(f"provider:{word}") for word in _texts(value)))
         return Directives(constraints=(Constraint(key, terms, source),))
 
     return read
@@ -469,26 +291,26 @@ def _providers(key: str) -> Callable[[object, str], Directives]:
 
 def _collection(value: object, source: str) -> Directives:
     if value not in ("allow", "deny"):
-        raise _Malformed("must be allow or deny")
+        raise Malformed("must be allow or deny")
     return _read("data", "no_training", source) if value == "deny" else NONE
 
 
 def _body_sort(value: object, source: str) -> Directives:
     if not isinstance(value, str):
-        raise _Malformed("must be one word, such as price, latency or throughput")
+        raise Malformed("must be one word, such as price, latency or throughput")
     return Directives(sort="cost" if value == "price" else _strategy(value))
 
 
 def _max_price(value: object, source: str) -> Directives:
     if not isinstance(value, Mapping) or not value:
-        raise _Malformed("must be an object with prompt and completion, in USD per 1,000,000 tokens")
+        raise Malformed("must be an object with prompt and completion, in USD per 1,000,000 tokens")
     found = NONE
     for name, amount in value.items():
         if name not in _PRICE_KEYS:
-            raise _Malformed(f"may hold only {' and '.join(_PRICE_KEYS)}, not {name}")
+            raise Malformed(f"may hold only {' and '.join(_PRICE_KEYS)}, not {name}")
         price = schema.decimal_of(amount)
         if price is None or price < 0:
-            raise _Malformed(f"{name} must be USD per 1,000,000 tokens, 0 or more")
+            raise Malformed(f"{name} must be USD per 1,000,000 tokens, 0 or more")
         found = combine(found, _read(_PRICE_KEYS[name], schema.plain(price.scaleb(-3)), source))
     return found
 
@@ -497,7 +319,7 @@ _PRICE_KEYS = {"prompt": "max_input_cost_per_1k", "completion": "max_output_cost
 
 
 def _quantizations(value: object, source: str) -> Directives:
-    return Directives(constraints=(Constraint("quantization", tuple(dict.fromkeys(map(_quantization, _texts(value)))), source),))
+    return Directives(constraints=(Constraint("quantization", tuple(dict.fromkeys(map(quantization, _texts(value)))), source),))
 
 
 _MEMBERS: Mapping[str, Callable[[object, str], Directives]] = {

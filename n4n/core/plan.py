@@ -17,7 +17,8 @@ from n4n.core import breaker, ordering
 from n4n.core.breaker import CLOSED_STATE, Breaker, BreakerState
 from n4n.core.catalog import Account, Endpoint, Model, ModelId, Snapshot, Target
 from n4n.core.chat import ChatRequest
-from n4n.core.directives import Directives, Offer, check_names
+from n4n.core.constraints import Offer
+from n4n.core.directives import Directives, check_names
 from n4n.core.errors import AllCooling, FailureClass, ModelNotAllowed, NoEligibleEndpoint, NoEndpointNow
 from n4n.core.verdicts import most_telling, outcome_of
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from n4n.core.catalog import Price, PriceList, PriceTier
-from n4n.core.directives import KEYS, NONE, Directives, Offer, check_names, combine, from_provider_object, parse, parse_simple
+from n4n.core.constraints import Offer
+from n4n.core.directives import KEYS, NONE, Directives, check_names, combine, from_provider_object, parse, parse_simple
 from n4n.core.errors import InvalidDirective
 from tests.support.endpoints import endpoint, model, priced, snapshot
 
