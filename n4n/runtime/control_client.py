@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # see control_link
 
@@ -236,7 +236,7 @@ class ControlClient:
         request = access_pb2.CreateKeyRequest(tenant=tenant, settings=_settings(rules), author=author)
         return _new_key(await self._ask("Access/CreateKey", request, access_pb2.CreateKeyReply))
 
-    async def list_keys(self, *, tenant: str = "", include_revoked: bool = False) -> tuple[KeyInfo, ...]:
+    async def list_keys(self, tenant: str = "", *, include_revoked: bool = False) -> tuple[KeyInfo, ...]:
         """Keys of one tenant, or of all."""
         request = access_pb2.ListKeysRequest(tenant=tenant, include_revoked=include_revoked)
         return tuple(map(_key, (await self._ask("Access/ListKeys", request, access_pb2.ListKeysReply)).keys))
@@ -332,13 +332,11 @@ async def _gets_ready(channel: grpc.aio.Channel) -> bool:
 
 
 def _detail(error: grpc.aio.AioRpcError) -> catalog_pb2.ErrorDetail | None:
-    for key, value in error.trailing_metadata():
-        if key == ERROR_DETAIL and isinstance(value, bytes):
-            try:
-                return catalog_pb2.ErrorDetail.FromString(value)
-            except DecodeError:
-                return None
-    return None
+    value = dict(cast(Iterable[tuple[str, str | bytes]], error.trailing_metadata())).get(ERROR_DETAIL)
+    try:
+        return catalog_pb2.ErrorDetail.FromString(value) if isinstance(value, bytes) else None
+    except DecodeError:
+        return None
 
 
 def _problems(told: Sequence[catalog_pb2.Problem]) -> tuple[Problem, ...]:
