@@ -1,0 +1,55 @@
+"""The `n4n` command: finds the subcommand, runs it, and turns what went wrong into one line and an exit status (0, 1 or 2)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import RawDescriptionHelpFormatter
+from collections.abc import Sequence
+
+import n4n
+from n4n.cli import catalog, endpoint, explain, furnish, furnishing, keys, nodes, roles, sim, status, up
+from n4n.cli.output import Refused, complain
+from n4n.cli.parser import Commands, Parser, example
+from n4n.core.errors import StartFailed
+
+REFUSED, INTERRUPTED = 1, 130
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    top = Parser(
+        prog="n4n",
+        description="An LLM gateway that a team runs itself.",
+        epilog=example("n4n up --sim", "n4n catalog show", "n4n COMMAND -h"),
+        allow_abbrev=False,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"n4n {n4n.__version__}")
+    commands = Commands(top)
+    for group in (up, status, catalog, endpoint, keys, explain, nodes, roles, sim):
+        group.add(commands)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given == [furnishing.COMMAND]:
+            return furnish.run()
+        args = parser().parse_args(given)
+        return int(args.run(args))
+    except Refused as refused:
+        complain(*refused.lines)
+    except StartFailed as failed:
+        complain(str(failed))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe, such as head, had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return REFUSED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

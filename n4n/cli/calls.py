@@ -1,0 +1,55 @@
+"""One call to the control plane of the instance that the arguments name, and what a refusal looks like."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from argparse import ArgumentParser, Namespace
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from n4n.cli import values
+from n4n.cli.instance import Instance, locate
+from n4n.cli.output import Refused, progress
+
+if TYPE_CHECKING:
+    from n4n.runtime.control_client import ControlClient, ControlRefused
+
+T = TypeVar("T")
+
+
+def offer_author(parser: ArgumentParser) -> None:
+    """Adds `--author`."""
+    parser.add_argument("--author", type=values.words, default=author(), help="who, for the history (default %(default)s)")
+
+
+def author() -> str:
+    """Who changes something, unless they say otherwise."""
+    user = os.environ.get("USER") or os.environ.get("LOGNAME") or f"uid{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
+def ask(args: Namespace, doing: str, question: Callable[[ControlClient], Awaitable[T]]) -> T:
+    """The answer to one call; Refused, a line per problem, when there is none. `doing` is said if it takes long."""
+    from n4n.runtime.control_client import ControlRefused
+
+    instance = locate(args.data_dir)
+    try:
+        with progress(doing):
+            return asyncio.run(_answer(instance, question))
+    except ControlRefused as refused:
+        raise Refused(*refusal_lines(refused)) from refused
+
+
+async def _answer(instance: Instance, question: Callable[[ControlClient], Awaitable[T]]) -> T:
+    from n4n.runtime.control_client import ControlClient
+
+    targets = [target.strip() for target in instance.admin_url.split(",") if target.strip()]
+    async with ControlClient(targets, instance.admin_token) as client:
+        return await question(client)
+
+
+def refusal_lines(refused: ControlRefused) -> list[str]:
+    """One line per field at fault; the refusal's own line where it names none."""
+    return [str(problem) for problem in refused.problems] or [refused.message]

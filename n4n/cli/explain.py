@@ -1,0 +1,93 @@
+"""`n4n explain`: which endpoints a request would be offered to, in which order, and what removed the others. Sends nothing."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import cast
+
+from n4n.cli import values
+from n4n.cli.instance import locate, offer_instance
+from n4n.cli.output import Refused, cell, offer_json, print_json, progress, table
+from n4n.cli.parser import Commands, example
+from n4n.cli.router_probe import Router
+from n4n.cli.settling import reachable
+from n4n.runtime.settings import read_settings
+
+HEADINGS = ["RANK", "ENDPOINT", "PROVIDER", "REGION", "MODEL", "WEIGHT", "USD/1M IN", "USD/1M OUT", "ELIMINATED BY"]
+Candidate = Mapping[str, object]
+
+
+def add(commands: Commands) -> None:
+    """Adds the command."""
+    parser = commands.add(
+        "explain",
+        about="candidates of a request, who was filtered by what, the order",
+        more="It is a dry run on the data plane: no provider is called.",
+        epilog=example("n4n explain --model gpt-4o --directive region=eu --directive sort=cost"),
+    )
+    parser.add_argument("--model", required=True, type=values.words, help="what the request would name: a model, an alias, tier/NAME")
+    parser.add_argument(
+        "--directive", action="append", type=values.directive, default=[], metavar="KEY=VALUE", help="a routing directive; repeatable"
+    )
+    parser.add_argument("--key", metavar="KEY", help="ask as this API key (default: the first one, from runtime.json)")
+    offer_json(parser)
+    offer_instance(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: Namespace) -> int:
+    """`n4n explain`"""
+    instance = locate(args.data_dir)
+    key = args.key or instance.api_key
+    if not key:
+        raise Refused("--key is missing: no runtime.json tells an API key, so give one with --key sk-n4n-…")
+    router = Router(instance.base_url or _configured(), key)
+    try:
+        with progress("asking the data plane"):
+            answer = router.explain(args.model, ",".join(args.directive))
+    except OSError as error:
+        raise Refused(f"no data plane answers on {router.base_url} ({error}): look at `n4n status`") from error
+    if answer.status != 200 or not isinstance(answer.body, dict):
+        raise Refused(_refusal(answer.status, answer.body))
+    if args.output == "json":
+        print_json(answer.body)
+    else:
+        print("\n".join(explained(answer.body)))
+    return 0
+
+
+def _configured() -> str:
+    settings = read_settings(os.environ)
+    return f"http://{reachable(settings.host)}:{settings.port}/v1"
+
+
+def _refusal(status: int, body: object) -> str:
+    error = body.get("error") if isinstance(body, Mapping) else None
+    if isinstance(error, Mapping) and error.get("message"):
+        return f"{error.get('code') or status}: {error['message']}"
+    return f"the data plane answered {status}: look at `n4n status`"
+
+
+def explained(body: Mapping[str, object]) -> list[str]:
+    """What is printed: the request as understood, then the candidates, those that remain first and in order."""
+    candidates = cast(list[Candidate], body.get("candidates", []))
+    directives = cast(list[str], body.get("directives", []))
+    kept = sum(1 for candidate in candidates if candidate.get("kept"))
+    head = f"{body.get('model')}: {kept} of {len(candidates)} candidates remain, catalog version {body.get('catalog_version')}"
+    told = [head, *([f"directives: {', '.join(directives)}"] if directives else [])]
+    ordered = sorted(candidates, key=lambda one: (not one.get("kept"), _rank(one), str(one.get("endpoint"))))
+    return [*told, "", *table([_cells(candidate) for candidate in ordered], HEADINGS)] if ordered else told
+
+
+def _rank(candidate: Candidate) -> int:
+    rank = candidate.get("rank")
+    return rank if isinstance(rank, int) else 1 << 30
+
+
+def _cells(candidate: Candidate) -> list[str]:
+    price = candidate.get("price")
+    prices = price if isinstance(price, Mapping) else {}
+    plain = [candidate.get(field) for field in ("rank", "endpoint", "provider", "region", "model", "weight")]
+    return [cell(value) for value in (*plain, prices.get("input_per_1m"), prices.get("output_per_1m"), candidate.get("reason"))]

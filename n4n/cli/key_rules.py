@@ -1,0 +1,88 @@
+"""The rules of an API key as flags say them, as the control plane takes them, and as they are shown."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from n4n.cli import values
+from n4n.cli.output import iso, number
+from n4n.cli.values import Budget
+
+if TYPE_CHECKING:
+    from n4n.runtime.control_client import KeyInfo
+
+LIMITS = {
+    "rpm": "requests per minute",
+    "tpm": "tokens per minute",
+    "burst": "requests at once, instead of a minute's",
+    "concurrency": "requests running at the same time",
+}
+Rules = dict[str, object]  # by the names of the wire: limits, budget_usd, budget_window, directives, …
+
+
+def offer_rules(parser: ArgumentParser, *, clearing: bool) -> None:
+    """Adds the flags; `clearing`: `none` as a value takes a rule away."""
+
+    def reader(read: Callable[[str], object]) -> Callable[[str], object]:
+        return values.or_none(read) if clearing else read
+
+    also = "; none: no limit" if clearing else ""
+    for name, meaning in LIMITS.items():
+        parser.add_argument(f"--{name}", type=reader(values.count), metavar="N", default=..., help=f"{meaning}{also}")
+    help_budget = f"such as 50/month; day, week or month{also}"
+    parser.add_argument("--budget-usd", type=reader(values.budget), metavar="USD/WINDOW", default=..., help=help_budget)
+    _offer_list(parser, "--directive", reader(values.directive), "KEY=VALUE", "binds every request of this key")
+    _offer_list(parser, "--require-directive", reader(values.directive_name), "KEY", "a directive every request must carry, such as region")
+    _offer_list(parser, "--model", reader(values.words), "MODEL", "may be used; all, unless one is named")
+    parser.add_argument("--expires", type=reader(values.instant), metavar="WHEN", default=..., help="30d, 12h, 90s or a date (UTC)")
+
+
+def _offer_list(parser: ArgumentParser, flag: str, read: Callable[[str], object], metavar: str, meaning: str) -> None:
+    parser.add_argument(flag, action="append", type=read, metavar=metavar, default=None, help=f"{meaning}; repeatable")
+
+
+def given_rules(args: Namespace, limits_now: Mapping[str, int]) -> tuple[Rules, tuple[str, ...]]:
+    """What the flags ask for, and the names of the rules they touch; a touched rule that is absent is cleared.
+
+    Limits are one rule to the control plane, so those that no flag names are carried over from `limits_now`.
+    """
+    rules: Rules = {}
+    touched: list[str] = []
+    limits = {name: getattr(args, name) for name in LIMITS if getattr(args, name) is not ...}
+    if limits:
+        touched.append("limits")
+        rules["limits"] = {name: value for name, value in {**limits_now, **limits}.items() if value is not None}
+    if args.budget_usd is not ...:
+        touched += ["budget_usd", "budget_window"]
+        if isinstance(args.budget_usd, Budget):
+            rules |= {"budget_usd": args.budget_usd.usd, "budget_window": args.budget_usd.window}
+    for name, told in (("directives", args.directive), ("require_directives", args.require_directive), ("models", args.model)):
+        if told is not None:
+            touched.append(name)
+            rules[name] = [one for one in told if one is not None]
+    if args.expires is not ...:
+        touched.append("expires_at_ms")
+        rules["expires_at_ms"] = args.expires
+    return {name: value for name, value in rules.items() if value not in (None, [], {})}, tuple(touched)
+
+
+def key_row(info: KeyInfo) -> dict[str, object]:
+    """A key by its column names, without its secret."""
+    return {
+        "public_id": info.public_id,
+        "tenant": info.tenant,
+        "state": info.state,
+        **{name: info.limits.get(name) for name in LIMITS},
+        "budget_usd": number(info.budget_usd),
+        "budget_window": info.budget_window,
+        "directives": list(info.directives),
+        "require_directives": list(info.require_directives),
+        "models": list(info.models),
+        "created_at": iso(info.created_at_ms),
+        "expires_at": iso(info.expires_at_ms),
+        "revoked_at": iso(info.revoked_at_ms),
+        "author": info.author,
+        "access_version": info.access_version,
+    }

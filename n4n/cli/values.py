@@ -1,0 +1,126 @@
+"""Reads the values of flags; a malformed one is wrong usage (exit 2), said in one line with what to write instead."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from n4n.core import schema
+from n4n.core.directives import KEYS, parse
+from n4n.core.errors import InvalidDirective
+
+T = TypeVar("T")
+NONE = "none"  # as a value of `key update`: take the rule away
+_SPAN = re.compile(r"(\d{1,6})([smhdw])\Z", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_BUDGET = re.compile(r"([^/]+)/(day|week|month)\Z")
+LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """USD as decimal text per calendar window: day, week or month."""
+
+    usd: str
+    window: str
+
+
+def port(text: str) -> int:
+    """A TCP port; 0 takes a free one."""
+    if text.isascii() and text.isdigit() and int(text) <= 65_535:
+        return int(text)
+    raise ArgumentTypeError(f"{text!r} is not a port: write a number from 0 (any free one) to 65535")
+
+
+def count(text: str) -> int:
+    """A whole number, 1 or more; 200k and 2m are thousands and millions."""
+    found = schema.whole_number(text)
+    if found is not None and 1 <= found <= 10**12:
+        return found
+    raise ArgumentTypeError(f"{text!r} is not a count: write a whole number, 1 or more, such as 600 or 200k")
+
+
+def version(text: str) -> int:
+    """A catalog version, 1 or more."""
+    if text.isascii() and text.isdigit() and 1 <= int(text) < 2**63:
+        return int(text)
+    raise ArgumentTypeError(f"{text!r} is not a version: write a number from `n4n catalog history`")
+
+
+def expected_version(text: str) -> int:
+    """A version, or 0: nothing has been applied yet."""
+    return 0 if text == "0" else version(text)
+
+
+def name(text: str) -> str:
+    """A name as the catalog knows them."""
+    if schema.NAME.match(text) and len(text) <= 200:
+        return text
+    raise ArgumentTypeError(f"{text[:80]!r} is not a name: use letters, digits, dot, underscore and hyphen")
+
+
+def words(text: str) -> str:
+    """One line of text."""
+    if text.strip() and text.isprintable() and len(text) <= 1000:
+        return text
+    raise ArgumentTypeError("must be one line of text, at most 1000 characters")
+
+
+def budget(text: str) -> Budget:
+    """`50/month` as an amount and its window."""
+    match = _BUDGET.match(text)
+    amount = schema.money(match[1], "", []) if match else None
+    if match and amount is not None and amount != "0":
+        return Budget(amount, match[2])
+    raise ArgumentTypeError(f"{text!r} is not a budget: write USD per day, week or month, such as 50/month")
+
+
+def span(text: str) -> int:
+    """`30d`, `12h`, `90s` as milliseconds."""
+    match = _SPAN.match(text)
+    if match and int(match[1]) > 0:
+        return int(match[1]) * _SECONDS[match[2]] * 1000
+    raise ArgumentTypeError(f"{text!r} is not a time span: write 30d, 12h, 90s or another number of s, m, h, d or w")
+
+
+def instant(text: str, now: datetime | None = None) -> int:
+    """`30d`, `12h`, `90s` from now, or a date (its first moment in UTC) or an ISO 8601 time, as Unix milliseconds; in the future."""
+    now = now or datetime.now(UTC)
+    if _SPAN.match(text):
+        then = now.timestamp() + span(text) / 1000
+    else:
+        try:
+            read = datetime.fromisoformat(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r} is neither a time span nor a date: write 30d, 12h, 90s or 2027-12-31") from None
+        then = (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    if not now.timestamp() < then < LATEST:
+        raise ArgumentTypeError(f"{text!r} is not in the future: write 30d, 12h, 90s or a date to come")
+    return round(then * 1000)
+
+
+def directive(text: str) -> str:
+    """`key=value`, as a request's x-n4n-routing header has them."""
+    try:
+        parse(text, source="")
+    except InvalidDirective as error:
+        raise ArgumentTypeError(str(error).removeprefix(": ")) from None
+    if not text.strip(", "):
+        raise ArgumentTypeError("is empty; write key=value, such as region=eu")
+    return text
+
+
+def directive_name(text: str) -> str:
+    """The key of a directive, such as region."""
+    if text in KEYS:
+        return text
+    raise ArgumentTypeError(f"{text[:80]!r} is not a directive's name{schema.nearest(text[:80], KEYS)}; known: {', '.join(KEYS)}")
+
+
+def or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
+    """As `read`, and the word `none` takes the rule away."""
+    return lambda text: None if text == NONE else read(text)
