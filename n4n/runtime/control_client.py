@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar, cast
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # see control_link
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is told by n4n, in its own words
 
 import grpc
 from google.protobuf import json_format

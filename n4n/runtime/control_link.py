@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # with it a live stream makes one in seven child processes crash before exec
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is told by n4n, in its own words
 
 import grpc
 

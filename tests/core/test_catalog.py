@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from n4n.core.access import Key
 from n4n.core.catalog import (
     TRANSIENT,
     BreakerPolicy,
@@ -267,3 +268,30 @@ def test_a_kind_or_field_of_a_newer_version_is_passed_over_and_still_counts_in_t
     snapshot = wire.compile_catalog(resources, version=1, checksum=collection_checksum(resources))
 
     assert list(snapshot.models) == ["small"]
+
+
+KEYS = (
+    Key("abcdef012345", "acme", b"s" * 32),
+    Key(
+        "abcdef012346",
+        "acme",
+        b"s" * 32,
+        expires_at=1_800_000_000.5,
+        directives=("region=eu",),
+        require_directives=("data",),
+        models=frozenset({"small", "large"}),
+        limits={"rpm": 5, "burst": 2},
+        previous_sha256=b"p" * 32,
+        previous_expires_at=1_700_000_000.0,
+    ),
+)
+
+
+def test_keys_that_travelled_are_the_keys_that_were_sent() -> None:
+    resources = wire.access_resources({key.public_id: key for key in KEYS})
+
+    arrived = wire.compile_access(resources, version=3, checksum=collection_checksum(resources))
+
+    assert arrived.keys == {key.public_id: key for key in KEYS}
+    with pytest.raises(CatalogRefused, match="checksum"):
+        wire.compile_access(resources, version=3, checksum="0" * 64)

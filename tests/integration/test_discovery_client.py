@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 import uvloop
 
@@ -22,7 +23,7 @@ from n4n.core.access import Key
 from n4n.core.catalog import collection_checksum
 from n4n.core.discovery import Held, LinkRules
 from n4n.runtime import disk_snapshot, wire
-from n4n.runtime.control_link import ControlLink, Identity, LinkState
+from n4n.runtime.control_link import ControlLink, Identity, LinkState, told
 from n4n.v1 import types_pb2
 from tests.support.catalogs import FULL, SMALL, Raw, changed
 from tests.support.control_plane import TOKEN, ScriptedControlPlane, heartbeat, resources_of, update
@@ -222,7 +223,7 @@ async def test_a_lost_part_leads_to_a_new_stream_and_never_to_a_mixture(plane: S
 
 @pytest.mark.parametrize("garbage", [b"\xff\xff\xff", b"\x0a\xff"])
 async def test_a_message_that_cannot_be_read_leads_to_a_new_stream(garbage: bytes, plane: ScriptedControlPlane, path: Path) -> None:
-    async with router(plane.target, path=path) as _:
+    async with router(plane.target, path=path):
         await serving(plane)
 
         plane.push([garbage])
@@ -310,6 +311,20 @@ async def test_a_wrong_token_is_told_with_its_remedy_and_never_shown(
 
     assert caplog.text.count("refuses this node's token") == 1
     assert "canary-token" not in caplog.text + repr(link) + repr(Identity("a", "b", "c", "canary-token"))
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (grpc.StatusCode.PERMISSION_DENIED, "refuses this node's token; give both the same N4N_NODE_TOKEN"),
+        (grpc.StatusCode.UNIMPLEMENTED, "no n4n control plane; check N4N_ADMIN_URL"),
+        (grpc.StatusCode.INVALID_ARGUMENT, "the control plane ended the stream: INVALID_ARGUMENT hello.node: must be a name"),
+    ],
+)
+def test_the_end_of_a_stream_is_told_in_one_line(code: grpc.StatusCode, says: str) -> None:
+    error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details="hello.node:\nmust be a name")
+
+    assert says in told(error)
 
 
 async def test_without_a_control_plane_the_router_says_so_and_goes_on(path: Path) -> None:
