@@ -46,6 +46,11 @@ def join(fields: Iterable[tuple[str, bytes]]) -> bytes:
     return b"".join((*parts, b"}"))
 
 
+def is_object(raw: bytes | None) -> bool:
+    """Whether a member is an object (a Raw cannot be indexed, a view of it can)."""
+    return raw is not None and memoryview(raw)[:1] == b"{"
+
+
 def parse(raw: bytes) -> object:
     """One JSON value. Half surrogate pairs in escapes, which some models emit, are let through. Raises NotJson."""
     try:

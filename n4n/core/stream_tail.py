@@ -75,13 +75,9 @@ class StreamTail:
         if told is None or usage != self._reported:
             return _made(identity, _spelled(usage))
         known = json_bytes.loose_members(told.payload)
-        reported = _object(known.get("usage"))
-        if reported is not None and not told.choices and _identity(known) == identity:
+        if not told.choices and json_bytes.is_object(known.get("usage")) and _identity(known) == identity:
             return told.payload
-        groq = _object(known.get("x_groq"))
-        if reported is None and groq is not None:
-            reported = _object(json_bytes.loose_members(groq).get("usage"))
-        return _made(identity, reported or _spelled(usage))
+        return _made(identity, _reported(known) or _spelled(usage))
 
 
 def without_usage(payload: bytes) -> bytes:
@@ -105,8 +101,12 @@ def _identity(known: Members) -> list[tuple[str, bytes]]:
     return [(name, bytes(known.get(name, default))) for name, default in _IDENTITY]
 
 
-def _object(raw: bytes | None) -> bytes | None:
-    return bytes(raw) if raw is not None and bytes(raw[:1]) == b"{" else None
+def _reported(known: Members) -> bytes | None:
+    if json_bytes.is_object(known.get("usage")):
+        return bytes(known["usage"])
+    if json_bytes.is_object(known.get("x_groq")):
+        return _reported(json_bytes.loose_members(known["x_groq"]))
+    return None
 
 
 def _made(identity: list[tuple[str, bytes]], usage: bytes) -> bytes:

@@ -106,7 +106,7 @@ def _asking_usage(given: bytes | None) -> bytes:
 
 def _merged(under: bytes | None, over: object) -> bytes:
     """The endpoint's value over the request's: objects member by member, anything else whole."""
-    if under is not None and isinstance(over, Mapping) and bytes(under[:1]) == b"{":
+    if under is not None and isinstance(over, Mapping) and json_bytes.is_object(under):
         known: dict[str, bytes] = dict(json_bytes.members(under))
         for name, value in cast(Mapping[str, object], over).items():
             known[name] = _merged(known.get(name), value)

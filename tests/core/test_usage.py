@@ -1,0 +1,113 @@
+"""Usage: one shape of many, parts that fit together, and what not to believe."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from n4n.core.chat import Usage
+from n4n.core.usage import estimate, normalise, suspect
+
+
+def test_openais_own_shape() -> None:
+    raw = {
+        "prompt_tokens": 1842,
+        "completion_tokens": 231,
+        "total_tokens": 2073,
+        "prompt_tokens_details": {"cached_tokens": 1536, "cache_write_tokens": 100, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 192},
+    }
+
+    assert normalise(raw) == Usage(1842, 231, 1536, 100, 192)
+
+
+@pytest.mark.parametrize(
+    "extra", [{"prompt_cache_hit_tokens": 7}, {"cached_tokens": 7}, {"prompt_tokens_details": {"cached_tokens": 7}, "cached_tokens": 9}]
+)
+def test_cached_tokens_are_found_where_each_provider_puts_them(extra: dict[str, object]) -> None:
+    assert normalise({"prompt_tokens": 10, "completion_tokens": 1, **extra}) == Usage(10, 1, 7)
+
+
+def test_a_top_level_count_of_written_tokens_counts() -> None:
+    assert normalise({"prompt_tokens": 10, "completion_tokens": 1, "cache_write_tokens": 4}) == Usage(10, 1, 0, 4)
+
+
+def test_reasoning_that_the_total_shows_beside_the_output_is_added_to_it() -> None:
+    raw = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 35, "completion_tokens_details": {"reasoning_tokens": 20}}
+
+    assert normalise(raw) == Usage(10, 25, reasoning_tokens=20)
+
+
+@pytest.mark.parametrize("raw", [None, [], "7", {}, {"prompt_tokens": "7"}, {"prompt_tokens": None, "completion_tokens": True}])
+def test_what_holds_no_count_is_no_usage(raw: object) -> None:
+    assert normalise(raw) is None
+
+
+def test_what_is_missing_is_filled_from_the_total() -> None:
+    assert normalise({"prompt_tokens": 10, "total_tokens": 12}) == Usage(10, 2)
+    assert normalise({"completion_tokens": 2, "total_tokens": 12}) == Usage(10, 2)
+    assert normalise({"completion_tokens": 2}) == Usage(0, 2)
+    assert normalise({"prompt_tokens": 2}) == Usage(2, 0)
+
+
+def test_what_is_no_count_becomes_none_or_the_nearest_one() -> None:
+    raw = {
+        "prompt_tokens": -3,
+        "completion_tokens": 2.0,
+        "prompt_tokens_details": ["?"],
+        "completion_tokens_details": {"reasoning_tokens": float("nan")},
+        "cached_tokens": float("inf"),
+    }
+
+    assert normalise(raw) == Usage(0, 2)
+
+
+_ANY = st.one_of(st.integers(-(10**9), 10**12), st.floats(), st.none(), st.text(max_size=3), st.booleans(), st.lists(st.integers(), max_size=1))
+_DETAILS = st.dictionaries(st.sampled_from(["cached_tokens", "cache_write_tokens", "reasoning_tokens"]), _ANY)
+_RAW = st.fixed_dictionaries(
+    {},
+    optional={
+        "prompt_tokens": _ANY,
+        "completion_tokens": _ANY,
+        "total_tokens": _ANY,
+        "cached_tokens": _ANY,
+        "prompt_cache_hit_tokens": _ANY,
+        "cache_write_tokens": _ANY,
+        "prompt_tokens_details": st.one_of(_ANY, _DETAILS),
+        "completion_tokens_details": st.one_of(_ANY, _DETAILS),
+    },
+)
+
+
+@given(_RAW)
+def test_whatever_is_reported_the_parts_fit_together(raw: dict[str, object]) -> None:
+    usage = normalise(raw)
+
+    if usage is not None:
+        assert min(usage.cached_tokens, usage.cache_write_tokens, usage.reasoning_tokens, usage.prompt_tokens) >= 0
+        assert usage.cached_tokens + usage.cache_write_tokens <= usage.prompt_tokens
+        assert usage.reasoning_tokens <= usage.completion_tokens
+
+
+def test_an_estimate_says_that_it_is_one_and_rounds_up() -> None:
+    assert estimate(9, 1) == Usage(3, 1, estimated=True)
+    assert estimate(0, 0) == Usage(0, 0, estimated=True)
+
+
+@pytest.mark.parametrize(
+    ("usage", "has_output", "expected"),
+    [
+        (None, False, True),
+        (Usage(10, 2), True, False),
+        (Usage(0, 0), True, True),
+        (Usage(10, 0), True, True),
+        (Usage(10, 0), False, False),
+        (Usage(0, 0), False, False),
+        (Usage(0, 5), True, True),
+        (Usage(10**9, 5), True, True),
+        (Usage(10, 10**9), True, True),
+    ],
+)
+def test_which_reports_are_not_believed(usage: Usage | None, has_output: bool, expected: bool) -> None:
+    assert suspect(usage, has_output) is expected
