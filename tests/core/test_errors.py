@@ -13,6 +13,7 @@ from n4n.core.errors import (
     FailureClass,
     GatewayError,
     NoEligibleEndpoint,
+    NoEndpointNow,
     NoSnapshot,
     Problem,
     StreamInterrupted,
@@ -83,3 +84,10 @@ def test_a_refused_catalog_tells_every_problem_with_its_path() -> None:
 
     assert str(refused) == "models.a: is odd; the catalog is odd"
     assert len(refused.problems) == 2
+
+
+def test_no_endpoint_now_counts_what_keeps_each_candidate_out() -> None:
+    raised = NoEndpointNow("nothing serves this model now", candidates=2, eliminated={"credential": 2})
+
+    assert (raised.candidates, raised.eliminated) == (2, {"credential": 2})
+    assert raised.status == 503
