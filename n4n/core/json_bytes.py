@@ -48,7 +48,7 @@ def join(fields: Iterable[tuple[str, bytes]]) -> bytes:
 
 def is_object(raw: bytes | None) -> bool:
     """Whether a member is an object (a Raw cannot be indexed, a view of it can)."""
-    return raw is not None and memoryview(raw)[:1] == b"{"
+    return raw is not None and bytes(memoryview(raw)[:1]) == b"{"
 
 
 def parse(raw: bytes) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,6 +102,6 @@ _ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 def test_no_split_changes_what_is_read(lines: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
     raw = b"".join(line + end for line, end in lines)
     places = sorted({0, len(raw), *(cut for cut in cuts if cut < len(raw))})
-    pieces = [raw[a:b] for a, b in zip(places, places[1:], strict=False)]
+    pieces = [raw[a:b] for a, b in itertools.pairwise(places)]
 
     assert parsed(*pieces) == parsed(*(raw[i : i + 1] for i in range(len(raw))))

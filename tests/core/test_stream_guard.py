@@ -151,7 +151,9 @@ def test_the_table_leads_out_of_every_state_that_is_no_end() -> None:
     ends = {GuardState.FINISHED, GuardState.ABANDONED, GuardState.INTERRUPTED}
 
     assert {state for state, _ in TRANSITIONS} == set(GuardState) - ends
-    assert all((state, signal) in TRANSITIONS for state in (GuardState.HOLDING, GuardState.RELEASED) for signal in (Signal.END, Signal.FAIL))
+    assert all(
+        (state, signal) in TRANSITIONS for state in (GuardState.HOLDING, GuardState.RELEASED) for signal in (Signal.END, Signal.FAIL)
+    )
 
 
 _EVENTS = st.lists(st.sampled_from([ROLE, TEXT, STOP, Comment()]), max_size=100)
@@ -159,7 +161,8 @@ _EVENTS = st.lists(st.sampled_from([ROLE, TEXT, STOP, Comment()]), max_size=100)
 
 @given(_EVENTS, st.sampled_from([Done(), BROKE]), st.integers(0, 5), st.floats(0, 0.01))
 def test_every_chunk_goes_out_once_in_order_or_the_client_saw_nothing(events: list[Event], end: Event, chunks: int, gap: float) -> None:
-    subject, out, now = guard(chunks), [], 0.0
+    subject, now = guard(chunks), 0.0
+    out: list[Event] = []
     for event in (*events, end):
         now += gap
         match subject.receive(event, now):

@@ -63,7 +63,9 @@ def test_what_is_no_count_becomes_none_or_the_nearest_one() -> None:
     assert normalise(raw) == Usage(0, 2)
 
 
-_ANY = st.one_of(st.integers(-(10**9), 10**12), st.floats(), st.none(), st.text(max_size=3), st.booleans(), st.lists(st.integers(), max_size=1))
+_ANY = st.one_of(
+    st.integers(-(10**9), 10**12), st.floats(), st.none(), st.text(max_size=3), st.booleans(), st.lists(st.integers(), max_size=1)
+)
 _DETAILS = st.dictionaries(st.sampled_from(["cached_tokens", "cache_write_tokens", "reasoning_tokens"]), _ANY)
 _RAW = st.fixed_dictionaries(
     {},

@@ -15,7 +15,7 @@ from n4n.core import json_bytes
 from n4n.core.chat import Chunk, Comment, Done, Event, Failed, Usage
 from n4n.core.dialects import completion, deltas
 from n4n.core.dialects.classify import Told, failure_inside, garbled, read_error
-from n4n.core.dialects.deltas import FINISHES, CallFragment, Object, ToolCalls, text_bytes
+from n4n.core.dialects.deltas import FINISHES, CallFragment, FunctionFragment, Object, Sound, ToolCalls, text_bytes
 from n4n.core.sse import SseComment, SseEvent, SseItem, SseParser
 from n4n.core.usage import normalise
 
@@ -31,8 +31,8 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning: str | None = None
     refusal: str | None = None
     tool_calls: list[CallFragment] | None = None
-    function_call: msgspec.Raw | None = None
-    audio: msgspec.Raw | None = None
+    function_call: FunctionFragment | None = None
+    audio: Sound | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -200,11 +200,15 @@ class ChunkDecoder:
                     return None
                 content = True
                 size += sum(text_bytes(call.function.arguments) for call in delta.tool_calls if call.function)
-            elif delta.function_call is not None or delta.audio is not None:
+            elif delta.function_call is not None:
+                content = True
+                size += text_bytes(delta.function_call.arguments)
+            elif delta.audio is not None:
                 content = True
         for choice in chunk.choices:
-            self._note(choice.index, choice.finish_reason is not None)
-        usage = normalise(chunk.usage)
+            if finishes or choice.index not in self._seen:
+                self._note(choice.index, choice.finish_reason is not None)
+        usage = None if chunk.usage is None else normalise(chunk.usage)
         if usage is None and groq is not None:
             usage = normalise(groq.usage)
         return Chunk(data, content, finishes, bool(chunk.choices), usage, size, finishes and self._open())

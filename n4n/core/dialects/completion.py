@@ -12,7 +12,7 @@ from n4n.core import json_bytes
 from n4n.core.chat import Chunk
 from n4n.core.dialects import deltas
 from n4n.core.dialects.classify import failure_inside, garbled, read_error
-from n4n.core.dialects.deltas import Object, text_bytes
+from n4n.core.dialects.deltas import FunctionFragment, Object, Sound, text_bytes
 from n4n.core.errors import Failure, FailureClass
 from n4n.core.usage import normalise
 
@@ -35,8 +35,8 @@ class _Message(msgspec.Struct, gc=False):
     reasoning: str | None = None
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
-    function_call: msgspec.Raw | None = None
-    audio: msgspec.Raw | None = None
+    function_call: FunctionFragment | None = None
+    audio: Sound | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -95,6 +95,7 @@ def _speaks(choice: _Choice) -> bool:
 def _size(choice: _Choice) -> int:
     message = choice.message
     arguments = sum(text_bytes(call.function.arguments) for call in message.tool_calls or () if call.function)
+    arguments += text_bytes(message.function_call.arguments) if message.function_call else 0
     return arguments + text_bytes(message.content) + text_bytes(message.reasoning_content) + text_bytes(message.refusal)
 
 

@@ -30,6 +30,10 @@ class FunctionFragment(msgspec.Struct, frozen=True, gc=False):
     arguments: str | None = None
 
 
+class Sound(msgspec.Struct, frozen=True, gc=False):
+    """Audio is there; what is in it stays unread."""
+
+
 class CallFragment(msgspec.Struct, frozen=True, gc=False):
     """What identifies one fragment of a streamed tool call, and what it brings."""
 
