@@ -23,6 +23,7 @@ from data_plane.supervisor import listening_socket
 from data_plane.web import Web
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.discovery import LinkRules
+from n4n.runtime import disk_snapshot
 from n4n.runtime.control_link import ControlLink, Identity
 from n4n.runtime.records import LineWriter
 from n4n.runtime.settings import Settings
@@ -45,8 +46,8 @@ async def worker(settings: Settings) -> AsyncIterator[Web]:
     instruments = Instruments(settings.worker)
     lines = LineWriter(sys.stdout.fileno(), loop)
     credentials = Credentials()
-    folder = settings.data_path / f"router-{settings.worker}"
-    follower = Follower(folder / "snapshot", credentials, pace=Pace(stale_after_s=settings.stale_after_sec))
+    saved = disk_snapshot.path_in(settings.data_path)  # one for all workers: a new one starts from it too
+    follower = Follower(saved, credentials, pace=Pace(stale_after_s=settings.stale_after_sec))
     follower.start_from_disk()
     health = Health(loop.time, random.random)
     upstream = Upstream(loop.time)

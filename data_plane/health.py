@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from n4n.core.attempts import RetryBudget, reaction
-from n4n.core.breaker import BreakerEvent, event_of, fold
+from n4n.core.breaker import BreakerEvent, allows, event_of, fold
 from n4n.core.catalog import Endpoint, Snapshot
 from n4n.core.errors import Failure, FailureClass
 from n4n.core.plan import Candidate, Cooldown, EndpointView
+from n4n.core.verdicts import class_of
 
 _SMOOTHING = 0.2  # of a new latency in the moving average
 _JITTER = 0.1  # of a cooldown, so that routers do not return together
@@ -52,9 +53,12 @@ class Health:
         self._budgets = {name: budget for name, budget in self._budgets.items() if name in snapshot.models}
         self._accounts = {name: cooldown for name, cooldown in self._accounts.items() if name in accounts}
 
-    def trial_started(self, candidate: Candidate, snapshot: Snapshot) -> None:
-        """A half-open breaker's one trial is on its way."""
+    def start_trial(self, candidate: Candidate, snapshot: Snapshot) -> bool:
+        """A half-open breaker's one trial begins; False when another request has taken it since the plan was made."""
+        if not allows(self._views.get(candidate.endpoint.id, _FRESH).breaker, self._clock()):
+            return False
         self._fold(candidate.endpoint, BreakerEvent.TRIAL_STARTED, snapshot)
+        return True
 
     def trial_abandoned(self, candidate: Candidate, snapshot: Snapshot) -> None:
         """The trial ended without a verdict: the client left."""
@@ -72,22 +76,23 @@ class Health:
 
     def failed(self, candidate: Candidate, failure: Failure, snapshot: Snapshot) -> None:
         """Charges a failure to what it speaks of: the endpoint, the account, or nobody."""
-        event = event_of(failure.failure_class, trial=candidate.trial)
+        failure_class = class_of(failure)
+        event = event_of(failure_class, trial=candidate.trial)
         if event is not None:
             self._fold(candidate.endpoint, event, snapshot)
         charge = reaction(failure)
         if charge.cool_s is None:
             return
         seconds = charge.cool_s * self._growth(candidate.endpoint, failure) * (1 + _JITTER * self._draw())
-        cooldown = Cooldown(self._clock() + seconds, failure.failure_class)
-        pooled = failure.failure_class is FailureClass.RATE_LIMITED and len(candidate.endpoint.accounts) > 1
+        cooldown = Cooldown(self._clock() + seconds, failure_class)
+        pooled = failure_class is FailureClass.RATE_LIMITED and len(candidate.endpoint.accounts) > 1
         if charge.cool_account or pooled:
             self._cool_account(candidate.account.name, cooldown)
         else:
             self._cool_endpoint(candidate.endpoint, cooldown)
 
     def _growth(self, endpoint: Endpoint, failure: Failure) -> int:
-        if failure.failure_class is not FailureClass.RATE_LIMITED or failure.retry_after_s is not None:
+        if class_of(failure) is not FailureClass.RATE_LIMITED or failure.retry_after_s is not None:
             return 1
         doublings = self._unhinted.get(endpoint.id, 0)
         self._unhinted[endpoint.id] = min(_MOST_DOUBLINGS, doublings + 1)

@@ -54,6 +54,8 @@ async def serve(router: Router, exchange: Exchange) -> None:
         step = attempts.next_step(router.clock(), router.draw())
         record.fallback_attempts = attempts.fallback_attempts
         match step:
+            case Send(candidate=candidate) if candidate.trial and not router.health.start_trial(candidate, world.snapshot):
+                attempts.withdrawn()
             case Send(candidate=candidate):
                 failure = await _attempt(router, exchange, made, candidate, deadline)
                 if failure is None:
@@ -73,8 +75,6 @@ async def _attempt(router: Router, exchange: Exchange, made: Plan, candidate: Ca
     """One call to one candidate. None: the client has its answer. StreamInterrupted: it broke after release."""
     snapshot, health, record = router.world().snapshot, router.health, exchange.record
     attempt = record.dispatched(router.attempt_id(), candidate.endpoint, candidate.account.name)
-    if candidate.trial:
-        health.trial_started(candidate, snapshot)
     verdict = False
     try:
         failure = await _call(router, exchange, made, candidate, deadline, attempt)

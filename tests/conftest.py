@@ -1,3 +1,8 @@
 """Fixtures that every folder of tests may use."""
 
+import os
+import tempfile
+
+os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="n4n-metrics-"))  # before prometheus_client is imported
+
 pytest_plugins = ["tests.support.stores"]
