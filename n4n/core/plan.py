@@ -17,6 +17,7 @@ from n4n.core import breaker, ordering
 from n4n.core.breaker import CLOSED_STATE, Breaker, BreakerState
 from n4n.core.catalog import Account, Endpoint, Model, ModelId, Snapshot, Target
 from n4n.core.chat import ChatRequest
+from n4n.core.chat_request import missing_features
 from n4n.core.constraints import Offer
 from n4n.core.directives import Directives, check_names
 from n4n.core.errors import AllCooling, FailureClass, ModelNotAllowed, NoEligibleEndpoint, NoEndpointNow
@@ -268,10 +269,9 @@ def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: D
 
 def _unsupported(model: Model, endpoint: Endpoint, request: ChatRequest, directives: Directives) -> list[str]:
     """Features that the request uses and the endpoint lacks, where they may not simply be dropped."""
-    if endpoint.supports is None or endpoint.supports >= request.features:
-        return []
+    missing = missing_features(request.features, endpoint.supports)
     policy = "route_away" if directives.require_parameters else request.unsupported_params or model.unsupported_params
-    return [] if policy == "drop" else sorted(request.features - endpoint.supports)
+    return [] if policy == "drop" else sorted(missing)
 
 
 def _cooldown(view: EndpointView, accounts: Sequence[Account], cooling: Mapping[str, Cooldown], now: float) -> Cooldown | None:

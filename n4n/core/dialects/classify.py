@@ -48,7 +48,6 @@ _BY_TYPE: dict[str, FailureClass] = {
         _C.AUTH: "authentication_error permission_error",
         _C.RATE_LIMITED: "rate_limit_error rate_limited rate_limit_exceeded dynamic_request_limited dynamic_token_limited",
         _C.OVERLOADED: "overloaded_error service_unavailable_error service_unavailable",
-        _C.SERVER_ERROR: "server_error api_error internalservererror internal_server_error",
         _C.TIMEOUT: "timeout_error",
         _C.MODEL_NOT_FOUND: "notfounderror not_found_error",
     }.items()
