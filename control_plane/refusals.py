@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from n4n.core.errors import Problem
 
-_LINE = 500  # characters of the one-line message; all problems travel beside it
+_LINE = 300  # characters of the one-line message; all problems travel beside it
 
 
 class Refused(Exception):

@@ -66,7 +66,9 @@ class Repository:
     def __init__(self, database_url: str, *, timeout_s: float = 10.0) -> None:
         url = engine_url(database_url)
         self._conninfo = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._engine: AsyncEngine = create_async_engine(url, pool_size=4, max_overflow=4, pool_timeout=5, pool_pre_ping=True)
+        self._engine: AsyncEngine = create_async_engine(
+            url, pool_size=4, max_overflow=4, pool_timeout=5, pool_pre_ping=True, hide_parameters=True
+        )
         self._timeout_s = timeout_s
 
     async def close(self) -> None:

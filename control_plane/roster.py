@@ -71,7 +71,8 @@ class Roster:
         if self._present.get(presence.node) is not presence:
             return
         told = ": ".join(part for part in (f"{_COLLECTION[collection]} {version}", field[:200], reason[:500]) if part)
-        self._nacks[presence.node][collection] = " ".join(told.split())
+        printable = "".join(c if c.isprintable() else " " for c in told)
+        self._nacks[presence.node][collection] = " ".join(printable.split())
         self._tell(replace(self._rows[presence.node], last_nack=self._refusals(presence.node)))
 
     def _refusals(self, node: str) -> str:

@@ -52,7 +52,7 @@ def migrate(database_url: str, *, to: str = "head") -> str:
     All revisions run in one transaction under an advisory lock, so two programs starting at once do not collide and a
     failure leaves the database as it was. DatabaseAway when it cannot be reached, StartFailed when it is of a newer n4n.
     """
-    engine = create_engine(engine_url(database_url), poolclass=NullPool)
+    engine = create_engine(engine_url(database_url), poolclass=NullPool, hide_parameters=True)
     try:
         with engine.begin() as connection:
             connection.execute(text("SET LOCAL lock_timeout = '60s'"))

@@ -158,7 +158,7 @@ def apply_document(head: Version, document: Document, *, author: str, message: s
 def set_state(head: Version, endpoint: str, state: str, *, author: str, message: str) -> Draft | None:
     """The version that follows when an endpoint is drained, disabled or enabled. None: it is in that state already."""
     if state not in STATES:
-        raise InvalidRequest(f"state must be one of {', '.join(STATES)}, not {state[:50]!r}")
+        raise InvalidRequest(f"state: must be one of {', '.join(STATES)}, not {state[:50]!r}")
     known = head.content.document["endpoints"]
     if endpoint not in known:
         raise NotFound(f"there is no endpoint named {endpoint[:100]!r}{nearest(endpoint[:100], known)}; see n4n endpoint list")
@@ -180,7 +180,7 @@ def roll_back(head: Version, old: Version, *, author: str, message: str, allow_s
 
 def _draft(head: Version, content: Content, author: str, message: str) -> Draft | None:
     changes = changes_between(head.content, content)
-    if not changes:
+    if not changes and head.info.version:  # an empty catalog is a first version too: routers wait for one
         return None
     return Draft(content, changes, collection_checksum(catalog_resources(content.document, content.states)), author, message)
 

@@ -46,7 +46,8 @@ class Access:
     async def ListKeys(self, request: access_pb2.ListKeysRequest, context: Context) -> access_pb2.ListKeysReply:
         """Keys by tenant and age."""
         async with answering(context):
-            found = await self._repository.list_keys(request.tenant, request.include_revoked)
+            tenant = access.tenant_name(request.tenant) if request.tenant else ""
+            found = await self._repository.list_keys(tenant, request.include_revoked)
             return access_pb2.ListKeysReply(keys=map(self._info, found))
 
     async def ShowKey(self, request: access_pb2.ShowKeyRequest, context: Context) -> access_pb2.KeyInfo:

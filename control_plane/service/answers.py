@@ -19,7 +19,8 @@ RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
 Context = grpc.aio.ServicerContext[Message, Message]
 DETAIL_KEY: Final = "n4n-error-bin"
-_DETAIL_BYTES = 4_500  # clients refuse metadata beyond 8 KiB in all
+_DETAIL_BYTES = 3_500  # clients refuse metadata beyond 8 KiB in all, of which the line takes a part
+_LINE = 600
 _STATUS: Mapping[str, grpc.StatusCode] = {
     "invalid_request": grpc.StatusCode.INVALID_ARGUMENT,
     "invalid_catalog": grpc.StatusCode.INVALID_ARGUMENT,
@@ -47,14 +48,14 @@ async def answering(context: Context) -> AsyncIterator[None]:
 
 async def refuse(context: grpc.aio.ServicerContext[RequestType, ReplyType], refused: Refused) -> NoReturn:
     """Ends the call with the refusal's status, line and detail."""
-    detail = catalog_pb2.ErrorDetail(code=refused.code, message=refused.message, head_version=refused.head_version)
+    detail = catalog_pb2.ErrorDetail(code=refused.code, message=refused.message[:_LINE], head_version=refused.head_version)
     for index, problem in enumerate(refused.problems):
         told = catalog_pb2.Problem(field=problem.field[:300], message=problem.message[:300])
         if detail.ByteSize() + told.ByteSize() > _DETAIL_BYTES:
             detail.problems.add(message=f"and {len(refused.problems) - index} more; n4n catalog validate names all")
             break
         detail.problems.append(told)
-    await context.abort(_STATUS[refused.code], refused.message, ((DETAIL_KEY, detail.SerializeToString()),))
+    await context.abort(_STATUS[refused.code], detail.message, ((DETAIL_KEY, detail.SerializeToString()),))
 
 
 def unary_handlers(service: ServiceDescriptor, methods: Mapping[str, Callable[..., object]]) -> grpc.GenericRpcHandler[Message, Message]:

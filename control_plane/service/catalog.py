@@ -55,7 +55,7 @@ class Catalog:
             def decide(head: Version) -> Draft | None:
                 return apply_document(head, document, author=author, message=message, allow_shrink=request.allow_shrink)
 
-            expect = request.expect_version if request.HasField("expect_version") else None
+            expect = _expected(request)
             if request.dry_run:
                 return _would_be(*await self._repository.preview(decide, expect))
             return await self._commit(decide, expect)
@@ -65,7 +65,7 @@ class Catalog:
         async with answering(context):
             author, message = author_of(request.author), message_of(request.message)
             old = await self._repository.catalog(_version(request.version))
-            expect = request.expect_version if request.HasField("expect_version") else None
+            expect = _expected(request)
             return await self._commit(
                 lambda head: roll_back(head, old, author=author, message=message, allow_shrink=request.allow_shrink), expect
             )
@@ -118,6 +118,13 @@ class Catalog:
         return catalog_pb2.ValidateReply(
             problems=[catalog_pb2.Problem(field=problem.field, message=problem.message) for problem in problems]
         )
+
+
+def _expected(request: catalog_pb2.ApplyRequest | catalog_pb2.RollbackRequest) -> int | None:
+    """The version that must be the head; 0: there must be none yet."""
+    if not request.HasField("expect_version"):
+        return None
+    return _version(request.expect_version) if request.expect_version else 0
 
 
 def _version(told: int) -> int:

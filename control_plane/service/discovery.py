@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import grpc
 from google.protobuf.message import Message
 
-from control_plane.links import Held, Link
+from control_plane.links import NONE, Held, Link
 from control_plane.publisher import Publisher
 from control_plane.refusals import InvalidRequest
 from control_plane.roster import Presence, Roster
@@ -24,7 +25,26 @@ from n4n.runtime.wire import ACCESS, CATALOG
 from n4n.v1 import discovery_pb2
 
 ROLES = ("data-plane", "prober")
+_LAST_WRITE_S = 2.0  # how long a write that has begun may take once the stream is to end
+_LAST_VERSION = 2**63 - 1  # what Postgres can hold
 WatchContext = grpc.aio.ServicerContext[discovery_pb2.WatchRequest, bytes]
+
+
+@dataclass(slots=True)
+class Stream:
+    """One node's stream. `closing`: say nothing more; a write that has begun is let finish, as grpc cannot take one back."""
+
+    requests: AsyncIterator[discovery_pb2.WatchRequest]
+    context: WatchContext
+    presence: Presence
+    links: Mapping[int, Link]
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: bool = False
+
+    def close(self) -> None:
+        """Ends the speaking side at the next message."""
+        self.closing = True
+        self.wake.set()
 
 
 class Discovery:
@@ -51,51 +71,46 @@ class Discovery:
             await refuse(context, refused)
         held: dict[int, Held] = {told.collection: (told.version, told.checksum) for told in hello.held}
         presence = self._roster.joined(hello.node, hello.role, hello.build, {name: version for name, (version, _) in held.items()})
-        links = {collection: Link(held[collection]) if collection in held else Link() for collection in self._publisher.lines}
-        wake = asyncio.Event()
-        self._publisher.watch(wake)
+        links = {collection: Link(held.get(collection, NONE)) for collection in self._publisher.lines}
+        stream = Stream(requests, context, presence, links)
+        self._publisher.watch(stream.wake)
         try:
-            fault = await self._converse(requests, context, links, wake, presence)
+            fault = await self._converse(stream)
         finally:
-            self._publisher.unwatch(wake)
+            self._publisher.unwatch(stream.wake)
             self._roster.left(presence)
         if fault:
             await refuse(context, InvalidRequest(fault))
         if self._publisher.stopping:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this control plane is stopping; connect anew")
 
-    async def _converse(
-        self,
-        requests: AsyncIterator[discovery_pb2.WatchRequest],
-        context: WatchContext,
-        links: Mapping[int, Link],
-        wake: asyncio.Event,
-        presence: Presence,
-    ) -> str:
+    async def _converse(self, stream: Stream) -> str:
         """Speaks and listens at once; ends when either ends. What the node did wrong, or ''."""
         async with asyncio.TaskGroup() as group:
-            listening = group.create_task(self._listen(requests, links, wake, presence))
-            speaking = group.create_task(self._speak(context, links, wake))
+            listening = group.create_task(self._listen(stream))
+            speaking = group.create_task(self._speak(stream))
             await asyncio.wait((listening, speaking), return_when=asyncio.FIRST_COMPLETED)
+            stream.close()
+            await asyncio.wait((speaking,), timeout=_LAST_WRITE_S)
             speaking.cancel()
             listening.cancel()
         return "" if listening.cancelled() else listening.result()
 
-    async def _speak(self, context: WatchContext, links: Mapping[int, Link], wake: asyncio.Event) -> None:
+    async def _speak(self, stream: Stream) -> None:
         loop = asyncio.get_running_loop()
         beat_at = loop.time()
-        while not self._publisher.stopping:
-            wake.clear()
-            for collection, link in links.items():
-                await self._offer(context, collection, link)
-            if loop.time() >= beat_at:
+        while not self._is_over(stream):
+            stream.wake.clear()
+            for collection, link in stream.links.items():
+                await self._offer(stream, collection, link)
+            if loop.time() >= beat_at and not self._is_over(stream):
                 beat_at = loop.time() + self._heartbeat_s
-                await context.write(encode_heartbeat(self._publisher.heads(), round(time.time() * 1000)))
+                await stream.context.write(encode_heartbeat(self._publisher.heads(), round(time.time() * 1000)))
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(beat_at):
-                    await wake.wait()
+                    await stream.wake.wait()
 
-    async def _offer(self, context: WatchContext, collection: int, link: Link) -> None:
+    async def _offer(self, stream: Stream, collection: int, link: Link) -> None:
         line = self._publisher.lines[collection]
         head = line.head.held
         if not link.due(head):
@@ -103,22 +118,26 @@ class Discovery:
         parts = line.updates_from(link.held)
         link.sent(head)
         for part in parts:
-            await context.write(part)
+            if self._is_over(stream):
+                return
+            await stream.context.write(part)
 
-    async def _listen(
-        self, requests: AsyncIterator[discovery_pb2.WatchRequest], links: Mapping[int, Link], wake: asyncio.Event, presence: Presence
-    ) -> str:
-        async for request in requests:
+    def _is_over(self, stream: Stream) -> bool:
+        return stream.closing or self._publisher.stopping
+
+    async def _listen(self, stream: Stream) -> str:
+        links = stream.links
+        async for request in stream.requests:
             match request.WhichOneof("kind"):
                 case "ack" if request.ack.collection in links:
-                    self._acked(request.ack, links[request.ack.collection], presence)
+                    self._acked(request.ack, links[request.ack.collection], stream.presence)
                 case "nack" if request.nack.collection in links:
-                    self._nacked(request.nack, links[request.nack.collection], presence)
+                    self._nacked(request.nack, links[request.nack.collection], stream.presence)
                 case "hello":
                     return "hello: is the first message of a stream and comes once"
                 case _:
                     return f"collection: an answer must name {CATALOG} (catalog) or {ACCESS} (access)"
-            wake.set()
+            stream.wake.set()
         return ""
 
     def _acked(self, ack: discovery_pb2.Ack, link: Link, presence: Presence) -> None:
@@ -143,4 +162,7 @@ def _checked_hello(first: discovery_pb2.WatchRequest | None) -> discovery_pb2.He
         raise InvalidRequest(f"hello.role: must be one of {', '.join(ROLES)}")
     if len(hello.build) > 100 or not hello.build.isprintable():
         raise InvalidRequest("hello.build: must be a version, at most 100 printable characters")
+    for told in hello.held:
+        if told.version > _LAST_VERSION:
+            raise InvalidRequest(f"hello.held: there cannot be a version {told.version}")
     return hello

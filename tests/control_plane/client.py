@@ -25,9 +25,7 @@ Resources = dict[tuple[int, str], bytes]
 @asynccontextmanager
 async def a_plane(database_url: str, *, redis_url: str = "", heartbeat_s: float = 5.0, poll_s: float = 1.0) -> AsyncIterator[Calls]:
     """A control plane on a free port, and calls to it with the admin token."""
-    settings = Settings(
-        database_url=database_url, redis_url=redis_url, admin_port=0, metrics_port=0, admin_token=ADMIN, node_token=NODE
-    )
+    settings = Settings(database_url=database_url, redis_url=redis_url, admin_port=0, metrics_port=0, admin_token=ADMIN, node_token=NODE)
     async with control_plane(settings, heartbeat_s=heartbeat_s, poll_s=poll_s) as running, calls(running.port) as admin:
         yield admin
 
@@ -51,7 +49,14 @@ class Calls:
         self.discovery = discovery_pb2_grpc.DiscoveryStub(channel)
 
     async def apply(
-        self, document: Raw | str, *, author: str = "ann", message: str = "", expect: int | None = None, dry: bool = False, shrink: bool = False
+        self,
+        document: Raw | str,
+        *,
+        author: str = "ann",
+        message: str = "",
+        expect: int | None = None,
+        dry: bool = False,
+        shrink: bool = False,
     ) -> catalog_pb2.ApplyReply:
         """Catalog.Apply."""
         text = document if isinstance(document, str) else json.dumps(document)
@@ -64,7 +69,7 @@ class Calls:
 
 def detail(error: grpc.aio.AioRpcError) -> catalog_pb2.ErrorDetail:
     """What stands in a refusal's trailing metadata."""
-    found = {str(name): value for name, value in error.trailing_metadata() or ()}
+    found: dict[str, bytes] = dict(error.trailing_metadata() or ())  # type: ignore[arg-type]
     return catalog_pb2.ErrorDetail.FromString(found["n4n-error-bin"])
 
 

@@ -103,7 +103,7 @@ async def test_an_override_of_nothing_or_to_nothing_is_refused(postgres_url: str
         code, line, told = await refusal(set_state(plane, "acme-smal", "disabled"))
         assert code is grpc.StatusCode.NOT_FOUND and told.code == "not_found" and "did you mean acme-small?" in line
         code, line, _ = await refusal(set_state(plane, "acme-small", "off"))
-        assert code is grpc.StatusCode.INVALID_ARGUMENT and line.startswith("state: must be") or "state must be one of" in line
+        assert code is grpc.StatusCode.INVALID_ARGUMENT and line.startswith("state: must be one of")
 
 
 async def test_a_stale_expectation_is_told_who_changed_what_and_when(postgres_url: str) -> None:
@@ -174,11 +174,18 @@ async def test_more_problems_than_metadata_can_carry_are_cut_with_a_remark(postg
         _, _, told = await refusal(plane.apply(changed(SMALL, "endpoints", to=bad)))
         assert len(told.problems) > 20
         assert told.problems[-1].message.endswith("more; n4n catalog validate names all")
+        wide = {f"e{index}": {"model": "missing", "account": "acme-main", "region": "語" * 2000} for index in range(50)}
+        assert (await refusal(plane.apply(changed(SMALL, "endpoints", to=wide))))[2].code == "invalid_catalog"
 
 
 async def test_what_is_not_a_document_is_refused_clearly(postgres_url: str) -> None:
     async with a_plane(postgres_url) as plane:
-        for text, said in (("{not json", "not JSON"), ("[" * 100_000, "nested too deeply"), ("[]", "must be a map"), (" " * 17_000_000, "at most 16777216")):
+        for text, said in (
+            ("{not json", "not JSON"),
+            ("[" * 100_000, "nested too deeply"),
+            ("[]", "must be a map"),
+            (" " * 17_000_000, "at most 16777216"),
+        ):
             code, line, _ = await refusal(plane.apply(text))
             assert code is grpc.StatusCode.INVALID_ARGUMENT and said in line
         for author, message in (("a\0b", ""), ("x" * 300, ""), ("ann", "\x1b[31m")):
@@ -199,13 +206,18 @@ async def test_versions_come_without_gaps_however_many_commit_at_once(postgres_u
     async with a_plane(postgres_url) as one, a_plane(postgres_url) as other:
         await one.apply(SMALL)
         await asyncio.gather(
-            *(plane.apply(changed(SMALL, "endpoints", "acme-small", "weight", to=n), author=f"a{n}") for n, plane in enumerate([one, other] * 10, 2))
+            *(
+                plane.apply(changed(SMALL, "endpoints", "acme-small", "weight", to=n), author=f"a{n}")
+                for n, plane in enumerate([one, other] * 10, 2)
+            )
         )
         found = await history(one, limit=100)
         assert [info.version for info in found] == list(range(21, 0, -1))
         times = [info.committed_at_ms for info in found]
         assert times == sorted(times, reverse=True)
-        expecting = [plane.apply(changed(SMALL, "endpoints", "acme-small", "weight", to=99 + n), expect=21) for n, plane in enumerate([one, other])]
+        expecting = [
+            plane.apply(changed(SMALL, "endpoints", "acme-small", "weight", to=99 + n), expect=21) for n, plane in enumerate([one, other])
+        ]
         outcomes = await asyncio.gather(*expecting, return_exceptions=True)
         assert sum(isinstance(outcome, grpc.aio.AioRpcError) for outcome in outcomes) == 1
 

@@ -24,13 +24,15 @@ from n4n.core.errors import StartFailed
 # Rows that may be written when a revision is the newest. Never changed afterwards: databases out there hold such rows.
 ROWS: dict[str, tuple[str, ...]] = {
     "0001": (
-        "INSERT INTO catalog_versions (version, author, committed_at, message, checksum, document, endpoint_states, changes, endpoints) VALUES "
+        "INSERT INTO catalog_versions "
+        "(version, author, committed_at, message, checksum, document, endpoint_states, changes, endpoints) VALUES "
         "(1, 'ann', now(), 'first', 'c1', '{\"providers\":{},\"accounts\":{},\"models\":{},\"endpoints\":{},\"tiers\":{}}', '{}', '[]', 0)",
         "UPDATE heads SET version = 1, committed_at = now() WHERE collection = 'catalog'",
     ),
     "0002": (
         "INSERT INTO tenants (name, author, created_at) VALUES ('acme', 'ann', now())",
-        "INSERT INTO keys (public_id, tenant, secret_sha256, limits, budget_usd, budget_window, directives, require_directives, models, author, "
+        "INSERT INTO keys "
+        "(public_id, tenant, secret_sha256, limits, budget_usd, budget_window, directives, require_directives, models, author, "
         "created_at, access_version) VALUES ('abcdefghijkl', 'acme', decode(repeat('ab', 32), 'hex'), '{\"rpm\": 5}', 12.5, 'day', "
         "'{region=eu}', '{}', '{}', 'ann', now(), 1)",
         "INSERT INTO access_versions (version, author, committed_at, change) VALUES (1, 'ann', now(), 'create abcdefghijkl for acme')",
@@ -108,7 +110,7 @@ def test_programs_that_migrate_at_once_do_not_collide(postgres_url: str) -> None
 def test_a_database_of_a_newer_n4n_is_refused_in_one_line(postgres_url: str) -> None:
     migrate(postgres_url)
     _run(postgres_url, "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StartFailed, match="revision 9999, which n4n .* does not know; start a newer n4n") as refused:
+    with pytest.raises(StartFailed, match=r"revision 9999, which n4n .* does not know; start a newer n4n") as refused:
         migrate(postgres_url)
     assert "\n" not in str(refused.value)
 
