@@ -31,6 +31,7 @@ from n4n.runtime.telemetry import Instruments
 from n4n.runtime.upstream import Upstream
 
 GAUGES_S = 1.0
+FIRST_STATE_S = 3.0  # a control plane on its feet answers in 20 ms
 log = logging.getLogger("n4n.data_plane")
 
 
@@ -66,6 +67,7 @@ async def worker(settings: Settings) -> AsyncIterator[Web]:
             group.create_task(_show(follower, health, instruments), name="gauges"),
         ]
         try:
+            await _first_state(router)
             await web.SockSite(runner, sock).start()
             log.info("worker %d serves on %s:%d", settings.worker, settings.host, settings.port)
             yield served
@@ -76,6 +78,13 @@ async def worker(settings: Settings) -> AsyncIterator[Web]:
             lines.flush()
             for task in tasks:
                 task.cancel()
+
+
+async def _first_state(router: Router) -> None:
+    """Lets connections wait in the backlog while catalog and keys are on their way; after a while they are told that there are none."""
+    until = router.clock() + FIRST_STATE_S
+    while not router.ready and router.clock() < until:  # noqa: ASYNC110  # once per process, 20 ms long
+        await asyncio.sleep(0.01)
 
 
 async def _show(follower: Follower, health: Health, instruments: Instruments) -> None:

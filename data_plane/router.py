@@ -39,8 +39,8 @@ class Router:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a valid catalog to serve from."""
-        return self._follower.state.catalog is not None
+        """Whether there is a valid catalog to serve from, and keys to know callers by."""
+        return self._follower.state.catalog is not None and self._follower.state.access is not None
 
     def access(self) -> AccessSnapshot:
         """The keys in force; NoSnapshot before any came."""

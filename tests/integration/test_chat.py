@@ -185,9 +185,8 @@ async def test_a_key_may_be_held_to_models_and_directives():
     async with ScriptedUpstream() as upstream:
         async with running_router(catalog(upstream.base_url), key=only) as house, house.chat() as answer:
             assert (answer.status, (await answer.json())["error"]["code"]) == (403, "model_not_allowed")
-        async with running_router(catalog(upstream.base_url), key={"directives": ("region=eu",)}) as house:
-            async with house.chat() as answer:
-                assert (await answer.json())["error"]["n4n"]["eliminated"] == {"region=eu": 1}
+        async with running_router(catalog(upstream.base_url), key={"directives": ("region=eu",)}) as house, house.chat() as answer:
+            assert (await answer.json())["error"]["n4n"]["eliminated"] == {"region=eu": 1}
         async with running_router(catalog(upstream.base_url), key={"require_directives": ("region",)}) as house:
             async with house.chat() as answer:
                 assert answer.status == 400
@@ -196,9 +195,8 @@ async def test_a_key_may_be_held_to_models_and_directives():
 
 
 async def test_an_unknown_model_is_404_with_the_nearest_names():
-    async with ScriptedUpstream() as upstream, running_router(catalog(upstream.base_url)) as house:
-        async with house.chat(model="mm") as answer:
-            error = (await answer.json())["error"]
+    async with ScriptedUpstream() as upstream, running_router(catalog(upstream.base_url)) as house, house.chat(model="mm") as answer:
+        error = (await answer.json())["error"]
     assert (answer.status, error["code"], error["param"]) == (404, "model_not_found", "model")
     assert "did you mean m?" in error["message"]
 
