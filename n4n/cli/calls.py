@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import getpass
 import os
 import socket
 from argparse import ArgumentParser, Namespace
@@ -26,12 +26,17 @@ def offer_author(parser: ArgumentParser) -> None:
 
 def author() -> str:
     """Who changes something, unless they say otherwise."""
-    user = os.environ.get("USER") or os.environ.get("LOGNAME") or f"uid{os.getuid()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user often has no name
+        user = f"uid{os.getuid()}"
     return f"{user}@{socket.gethostname()}"
 
 
 def ask(args: Namespace, doing: str, question: Callable[[ControlClient], Awaitable[T]]) -> T:
     """The answer to one call; Refused, a line per problem, when there is none. `doing` is said if it takes long."""
+    import asyncio
+
     from n4n.runtime.control_client import ControlRefused
 
     instance = locate(args.data_dir)

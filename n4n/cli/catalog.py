@@ -60,7 +60,7 @@ def _offer_reading(parser: Parser, run: object) -> None:
 
 
 def _offer_change(parser: Parser, run: object) -> None:
-    parser.add_argument("-m", "--message", type=values.words, default="", help="why, for the history")
+    parser.add_argument("-m", "--message", type=values.words, help="why, for the history")
     parser.add_argument("--allow-shrink", action="store_true", help="let more than half of the endpoints, or a model's last, go")
     offer_author(parser)
     _offer_reading(parser, run)
@@ -75,7 +75,7 @@ def run_apply(args: Namespace) -> int:
         lambda client: client.apply(
             text,
             author=args.author,
-            message=args.message,
+            message=args.message or "",
             dry_run=args.dry_run,
             expect_version=args.expect_version,
             allow_shrink=args.allow_shrink,
@@ -89,7 +89,7 @@ def run_rollback(args: Namespace) -> int:
     applied = ask(
         args,
         "rolling back",
-        lambda client: client.rollback(args.version, author=args.author, message=args.message, allow_shrink=args.allow_shrink),
+        lambda client: client.rollback(args.version, author=args.author, message=args.message or "", allow_shrink=args.allow_shrink),
     )
     return show_applied(applied, args.output)
 

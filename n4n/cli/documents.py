@@ -129,7 +129,7 @@ def _amounts(table: Mapping[str, object]) -> dict[str, object]:
 
 
 class _Writer(yaml.SafeDumper):
-    """Small maps on one line, numbers without an exponent, no anchors."""
+    """One field a line, numbers without an exponent, no anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -148,4 +148,4 @@ def to_yaml(document: Mapping[str, object]) -> str:
     shown = readable(document)
     if not shown:
         return "{}\n"
-    return yaml.dump(shown, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=140, default_flow_style=None)
+    return yaml.dump(shown, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=140, default_flow_style=False)

@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
         more = "It is an override beside the document, and later applies keep it."
         parser = group.add(verb, about=about, more=more, epilog=example(f"n4n endpoint {verb} openai-gpt-4o"))
         parser.add_argument("name", type=values.name, metavar="NAME", help="the endpoint")
-        parser.add_argument("-m", "--message", type=values.words, default="", help="why, for the history")
+        parser.add_argument("-m", "--message", type=values.words, help="why, for the history")
         offer_author(parser)
         offer_json(parser)
         offer_instance(parser)
@@ -82,6 +82,6 @@ def run_state(args: Namespace) -> int:
     applied = ask(
         args,
         f"changing {args.name}",
-        lambda client: client.set_endpoint_state(args.name, args.state, message=args.message, author=args.author),
+        lambda client: client.set_endpoint_state(args.name, args.state, message=args.message or "", author=args.author),
     )
     return show_applied(applied, args.output)

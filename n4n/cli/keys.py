@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
     offer_rules(create, clearing=False)
     _offer_change(create, run_create)
     listing = group.add("list", about="every key with its rules", epilog=example("n4n key list --tenant acme -o json"))
-    listing.add_argument("--tenant", type=values.name, default="", help="only this tenant's")
+    listing.add_argument("--tenant", type=values.name, help="only this tenant's")
     listing.add_argument("--all", action="store_true", help="revoked ones too")
     _offer_reading(listing, run_list)
     show = group.add("show", about="one key with its rules", epilog=example("n4n key show k3j9x0aa81bc"))
@@ -74,7 +74,7 @@ def run_create(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """`n4n key list`"""
-    found = ask(args, "fetching the keys", lambda client: client.list_keys(args.tenant, include_revoked=args.all))
+    found = ask(args, "fetching the keys", lambda client: client.list_keys(args.tenant or "", include_revoked=args.all))
     print_rows([key_row(info) for info in found], COLUMNS, args.output, empty="there are no keys; see `n4n key create -h`")
     return 0
 

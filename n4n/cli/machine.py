@@ -6,9 +6,10 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from n4n.catalogs import builtin_document, sim_document
 from n4n.cli import ports, services, sim
@@ -18,7 +19,7 @@ from n4n.cli.home import Home
 from n4n.cli.house import House, Running
 from n4n.cli.output import Refused, note
 from n4n.cli.router_probe import Router
-from n4n.cli.settling import Settled, reachable, runtime_of, settle
+from n4n.cli.settling import LOOPBACK, Settled, reachable, runtime_of, settle
 from n4n.cli.signals import Signals
 from n4n.cli.welcome import example_model, welcome
 from n4n.core.document import parse_document
@@ -170,20 +171,30 @@ class Up:
         if self._settled.sim_ports:
             self._home.keep_sim_ports(self._settled.sim_ports)
         self._home.keep_secrets(replace(self._home.secrets(), api_key=furnished.api_key))
-        router = Router(self._base_url, furnished.api_key)
-        self._wait(lambda: router.is_ready() and router.knows_key(), "the data plane to be ready")
+        self._wait(Router(self._base_url).is_ready, "the data plane to be ready")
         for name, port in self._settled.sim_ports.items():
-            self._wait(lambda port=port: ports.accepts("127.0.0.1", port), f"{name} to answer")  # type: ignore[misc]
+            self._wait(partial(ports.accepts, LOOPBACK, port), f"{name} to answer")
 
     def _announce(self, furnished: Furnished) -> None:
         runtime = runtime_of(self._settings, self._base_url, furnished.api_key)
         if self._settled.sim_ports:
             pids = self._house.pids()
             runtime["sim"] = {name: {"port": port, "pid": pids[name]} for name, port in self._settled.sim_ports.items()}
-        model = example_model(Router(self._base_url, furnished.api_key))
+        model = self._example(Router(self._base_url, furnished.api_key))
         self._home.announce(runtime)
         with suppress(BrokenPipeError):
             print(welcome(self._base_url, furnished.api_key, model, time.monotonic() - self._begun), flush=True)
+
+    def _example(self, router: Router) -> str | None:
+        models: list[Mapping[str, object]] | None = None
+
+        def let_in() -> bool:
+            nonlocal models
+            models = router.models()
+            return models is not None
+
+        self._wait(let_in, "the first key to be let in")
+        return example_model(router, models or [])
 
     @property
     def _base_url(self) -> str:

@@ -37,18 +37,15 @@ class Router:
         except OSError:
             return False
 
-    def knows_key(self) -> bool:
-        """Whether our key is let in."""
+    def models(self) -> list[Mapping[str, object]] | None:
+        """The models that our key may use, in OpenAI's shape; None while it is not let in."""
         try:
-            return self._call("GET", self._path("/models"), None, timeout_s=2.0).status == 200
+            answer = self._call("GET", self._path("/models"), None, timeout_s=2.0)
         except OSError:
-            return False
-
-    def models(self) -> list[str]:
-        """The models that our key may use."""
-        body = self._call("GET", self._path("/models"), None).body
-        listed = cast(list[Mapping[str, object]], body.get("data", [])) if isinstance(body, dict) else []
-        return [str(model.get("id")) for model in listed]
+            return None
+        if answer.status != 200 or not isinstance(answer.body, dict):
+            return None
+        return cast(list[Mapping[str, object]], answer.body.get("data", []))
 
     def explain(self, model: str, directives: str = "") -> Answer:
         """A dry run. OSError when nobody answers."""

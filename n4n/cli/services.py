@@ -24,12 +24,16 @@ SIM_KEY = "N4N_SIM_KEY"
 
 def postgres(folder: Path) -> Service:
     """The embedded PostgreSQL."""
-    return Service(POSTGRES, partial(start_postgres, folder, tell=note), STORES_RANK, STORE_STOP_S)
+    return Service(POSTGRES, partial(start_postgres, folder, tell=_tell), STORES_RANK, STORE_STOP_S)
 
 
 def valkey(folder: Path) -> Service:
     """The embedded Valkey."""
-    return Service(VALKEY, partial(start_valkey, folder, tell=note), STORES_RANK, STORE_STOP_S)
+    return Service(VALKEY, partial(start_valkey, folder, tell=_tell), STORES_RANK, STORE_STOP_S)
+
+
+def _tell(line: str) -> None:
+    note(f"n4n: {line}")
 
 
 def control_plane(settings: Settings) -> Service:
