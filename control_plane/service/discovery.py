@@ -40,6 +40,17 @@ class Stream:
     links: Mapping[int, Link]
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     closing: bool = False
+    gone: bool = False
+
+    async def write(self, encoded: bytes) -> None:
+        """Sends a message, unless the stream is to end or the node is gone."""
+        if self.closing:
+            return
+        try:
+            await self.context.write(encoded)
+        except (grpc.aio.InternalError, grpc.aio.UsageError):  # what grpc says of a call that is over
+            self.gone = True
+            self.close()
 
     def close(self) -> None:
         """Ends the speaking side at the next message."""
@@ -79,6 +90,8 @@ class Discovery:
         finally:
             self._publisher.unwatch(stream.wake)
             self._roster.left(presence)
+        if stream.gone or context.cancelled():
+            raise asyncio.CancelledError  # as grpc is about to do: there is nobody to send a status to
         if fault:
             await refuse(context, InvalidRequest(fault))
         if self._publisher.stopping:
@@ -105,7 +118,7 @@ class Discovery:
                 await self._offer(stream, collection, link)
             if loop.time() >= beat_at and not self._is_over(stream):
                 beat_at = loop.time() + self._heartbeat_s
-                await stream.context.write(encode_heartbeat(self._publisher.heads(), round(time.time() * 1000)))
+                await stream.write(encode_heartbeat(self._publisher.heads(), round(time.time() * 1000)))
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(beat_at):
                     await stream.wake.wait()
@@ -120,7 +133,7 @@ class Discovery:
         for part in parts:
             if self._is_over(stream):
                 return
-            await stream.context.write(part)
+            await stream.write(part)
 
     def _is_over(self, stream: Stream) -> bool:
         return stream.closing or self._publisher.stopping

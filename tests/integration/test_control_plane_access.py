@@ -156,8 +156,8 @@ async def test_an_expired_key_leaves_at_the_next_change_and_every_control_plane_
         ({"models": ["a", "a"]}, "models[1]"),
     ],
 )
-async def test_a_wrong_setting_is_refused_by_name(settings: dict[str, Any], field: str, postgres_url: str) -> None:
-    async with a_plane(postgres_url) as plane:
+async def test_a_wrong_setting_is_refused_by_name(settings: dict[str, Any], field: str, module_postgres_url: str) -> None:
+    async with a_plane(module_postgres_url) as plane:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await create(plane, **settings)
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -257,13 +257,13 @@ async def test_a_stream_that_ends_is_noted_and_a_new_one_of_the_same_node_takes_
     ],
 )  # fmt: skip
 async def test_what_is_said_out_of_turn_ends_the_stream_with_a_reason(
-    messages: list[discovery_pb2.WatchRequest], said: str, postgres_url: str
+    messages: list[discovery_pb2.WatchRequest], said: str, module_postgres_url: str
 ) -> None:
     async def saying() -> AsyncIterator[discovery_pb2.WatchRequest]:
         for message in messages:
             yield message
 
-    async with a_plane(postgres_url) as plane, calls(plane.port, NODE) as node:
+    async with a_plane(module_postgres_url) as plane, calls(plane.port, NODE) as node:
         for _ in range(20):  # also while the control plane is about to speak
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 async for _ in node.discovery.Watch(saying(), metadata=node.token):
