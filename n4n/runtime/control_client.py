@@ -27,6 +27,7 @@ from n4n.v1 import access_pb2, catalog_pb2, fleet_pb2, types_pb2
 ERROR_DETAIL = "n4n-error-bin"
 CALL_S = 15.0
 CONNECT_S = 3.0
+MAX_REPLY_BYTES = 64 * 1024 * 1024  # a whole catalog with its changes; the control plane refuses documents above 16 MiB
 Reply = TypeVar("Reply", bound=Message)
 
 
@@ -291,7 +292,7 @@ class ControlClient:
         if not self._targets:
             raise ControlRefused("unreachable", "no control plane is named; start n4n up, or set N4N_ADMIN_URL to its HOST:PORT")
         for target in self._targets:
-            channel = open_channel(target, self._connect_s)
+            channel = open_channel(target, self._connect_s, MAX_REPLY_BYTES)
             try:
                 async with asyncio.timeout(self._connect_s):
                     ready = await _gets_ready(channel)

@@ -92,14 +92,14 @@ class Identity:
         return f"Identity({self.node!r}, {self.role!r}, {self.build!r})"
 
 
-def open_channel(target: str, connect_s: float) -> grpc.aio.Channel:
+def open_channel(target: str, connect_s: float, max_message_bytes: int = MAX_MESSAGE_BYTES) -> grpc.aio.Channel:
     """A channel of its own, which neither shares a connection nor retries a call. gRPC connects within `connect_s` or fails the call."""
     options: list[tuple[str, int]] = [
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_retries", 0),
         ("grpc.min_reconnect_backoff_ms", max(100, round(connect_s * 1000))),  # it bounds one try at connecting
         ("grpc.initial_reconnect_backoff_ms", max(100, round(connect_s * 1000))),
-        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", max_message_bytes),
     ]
     return grpc.aio.insecure_channel(target, options=options)
 
