@@ -8,12 +8,13 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 import n4n
-from n4n.cli import catalog, endpoint, explain, furnish, furnishing, keys, nodes, roles, sim, status, up
+from n4n.cli import catalog, endpoint, explain, keys, nodes, roles, sim, status, up
 from n4n.cli.output import Refused, complain
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core.errors import StartFailed
 
 REFUSED, INTERRUPTED = 1, 130
+FURNISH = "furnish"  # a part of `n4n up`, for no person to type
 
 
 def parser() -> Parser:
@@ -36,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given == [furnishing.COMMAND]:
-            return furnish.run()
+        if given == [FURNISH]:
+            return _furnish()
         args = parser().parse_args(given)
         return int(args.run(args))
     except Refused as refused:
@@ -49,6 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe, such as head, had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return REFUSED
+
+
+def _furnish() -> int:
+    from n4n.cli.furnish import run
+
+    return run()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from n4n.cli import values
@@ -46,7 +47,7 @@ def add(commands: Commands) -> None:
     _offer_change(rollback, run_rollback)
     validate = group.add("validate", about="check a file, without a running n4n", epilog=example("n4n catalog validate -f catalog.yaml"))
     _offer_file(validate)
-    validate.set_defaults(run=run_validate)
+    _offer_reading(validate, run_validate)
 
 
 def _offer_file(parser: Parser) -> None:
@@ -68,20 +69,34 @@ def _offer_change(parser: Parser, run: object) -> None:
 
 def run_apply(args: Namespace) -> int:
     """`n4n catalog apply`"""
-    text = to_json(read_document(args.file))
-    applied = ask(
-        args,
-        "applying the catalog",
-        lambda client: client.apply(
-            text,
-            author=args.author,
-            message=args.message or "",
-            dry_run=args.dry_run,
-            expect_version=args.expect_version,
-            allow_shrink=args.allow_shrink,
-        ),
-    )
+    raw = read_document(args.file)
+    text = to_json(raw)
+    with _every_problem(raw):
+        applied = ask(
+            args,
+            "applying the catalog",
+            lambda client: client.apply(
+                text,
+                author=args.author,
+                message=args.message or "",
+                dry_run=args.dry_run,
+                expect_version=args.expect_version,
+                allow_shrink=args.allow_shrink,
+            ),
+        )
     return show_applied(applied, args.output)
+
+
+@contextmanager
+def _every_problem(raw: object) -> Iterator[None]:
+    """A refusal's metadata has room for some problems only; our own reading of the same document may know the rest."""
+    try:
+        yield
+    except Refused as refused:
+        problems = parse_document(raw)[1]
+        if len(problems) > len(refused.lines) > 1:
+            raise Refused(*map(str, problems)) from refused
+        raise
 
 
 def run_rollback(args: Namespace) -> int:
@@ -96,8 +111,10 @@ def run_rollback(args: Namespace) -> int:
 
 def run_diff(args: Namespace) -> int:
     """`n4n catalog diff`"""
-    text = to_json(read_document(args.file))
-    difference = ask(args, "comparing", lambda client: client.diff(text))
+    raw = read_document(args.file)
+    text = to_json(raw)
+    with _every_problem(raw):
+        difference = ask(args, "comparing", lambda client: client.diff(text))
     if args.output == "json":
         print_json([change_row(change) for change in difference.changes])
     elif difference.changes:
@@ -141,6 +158,9 @@ def run_history(args: Namespace) -> int:
 def run_validate(args: Namespace) -> int:
     """`n4n catalog validate`"""
     document, problems = parse_document(read_document(args.file))
+    if args.output == "json":
+        print_json([{"field": problem.field, "message": problem.message} for problem in problems])
+        return 1 if problems else 0
     if problems:
         raise Refused(*map(str, problems))
     print(f"valid: {', '.join(f'{len(tables)} {kind}' for kind, tables in document.items())}")

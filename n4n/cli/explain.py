@@ -11,8 +11,8 @@ from n4n.cli import values
 from n4n.cli.instance import locate, offer_instance
 from n4n.cli.output import Refused, cell, offer_json, print_json, progress, table
 from n4n.cli.parser import Commands, example
+from n4n.cli.ports import reachable
 from n4n.cli.router_probe import Router
-from n4n.cli.settling import reachable
 from n4n.runtime.settings import read_settings
 
 HEADINGS = ["RANK", "ENDPOINT", "PROVIDER", "REGION", "MODEL", "WEIGHT", "USD/1M IN", "USD/1M OUT", "ELIMINATED BY"]

@@ -18,8 +18,9 @@ from n4n.cli.furnishing import COMMAND, Furnished, Furnishing, Wish
 from n4n.cli.home import Home
 from n4n.cli.house import House, Running
 from n4n.cli.output import Refused, note
+from n4n.cli.ports import LOOPBACK, reachable
 from n4n.cli.router_probe import Router
-from n4n.cli.settling import LOOPBACK, Settled, reachable, runtime_of, settle
+from n4n.cli.settling import Settled, runtime_of, settle
 from n4n.cli.signals import Signals
 from n4n.cli.welcome import example_model, welcome
 from n4n.core.document import parse_document

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 
 from n4n.core.errors import StartFailed
 
+LOOPBACK = "127.0.0.1"
 PATIENCE_S = 15.0  # what an earlier run left behind may still be closing its ports
 PAUSE_S = 0.05
 LASTING = range(20_000, 32_000)  # below the range from which the kernel takes ports for outgoing connections (ip(7))
@@ -66,6 +67,12 @@ def lasting(host: str, but: Collection[int]) -> int:
         if port not in but and is_free(host, port):
             return port
     raise StartFailed(f"no free port from {LASTING.start} to {LASTING.stop - 1} was found on {host}: stop some programs that listen there")
+
+
+def reachable(host: str) -> str:
+    """Where a program on this machine finds a server that listens on `host`, as a URL spells it."""
+    told = {"0.0.0.0": LOOPBACK, "": LOOPBACK, "::": "::1"}.get(host, host)
+    return f"[{told}]" if ":" in told else told
 
 
 def accepts(host: str, port: int) -> bool:

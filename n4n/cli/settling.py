@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 import n4n
 from n4n.cli import ports, services
 from n4n.cli.home import Home
+from n4n.cli.ports import LOOPBACK, reachable
 from n4n.cli.sim import NAMES
 from n4n.runtime.settings import Settings
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +61,6 @@ def _sim_ports(before: Mapping[str, int], patient: bool, keep_waiting: Callable[
         else:
             now[name] = ports.lasting(LOOPBACK, {*now.values(), *before.values()})
     return now
-
-
-def reachable(host: str) -> str:
-    """Where a program on this machine finds a server that listens on `host`, as a URL spells it."""
-    told = {"0.0.0.0": LOOPBACK, "": LOOPBACK, "::": "::1"}.get(host, host)
-    return f"[{told}]" if ":" in told else told
 
 
 def runtime_of(settings: Settings, base_url: str, api_key: str) -> dict[str, object]:

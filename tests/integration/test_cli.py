@@ -1,0 +1,221 @@
+"""The command against a running n4n, as an operator types it: what it prints, what it exits with, what it calls things."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.support.machine import Machine, clean_environ, run_n4n, wait_until
+
+Rows = list[dict[str, object]]
+LONG_LIST = "models:\n" + "".join(f"  m{n}: {{nonsense: {n}}}\n" for n in range(300))
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("cli") / "data")
+    machine.start()
+    yield machine
+    machine.end()
+
+
+def told(machine: Machine, *arguments: str, stdin: str = "") -> object:
+    """The JSON of a command that succeeds."""
+    done = machine.n4n(*arguments, told=stdin)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def rows(machine: Machine, *arguments: str) -> Rows:
+    """The JSON list of a command that succeeds."""
+    return cast(Rows, told(machine, *arguments, "-o", "json"))
+
+
+def refused(machine: Machine, *arguments: str, stdin: str = "") -> list[str]:
+    """The lines on standard error of a command that is refused."""
+    done = machine.n4n(*arguments, told=stdin)
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert all(line.startswith("n4n: ") for line in lines)
+    return [line.removeprefix("n4n: ") for line in lines]
+
+
+def head(machine: Machine) -> int:
+    return cast(int, rows(machine, "catalog", "history")[0]["version"])
+
+
+def priced(machine: Machine, price: float) -> str:
+    """The catalog with one price changed, as JSON."""
+    document = json.loads(machine.n4n("catalog", "show", "-o", "json").stdout)
+    document["endpoints"]["sim-eu-gpt-4o"]["price"]["output_per_1m"] = price
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_what_is_shown_makes_no_version_when_applied_again(machine: Machine, form: str) -> None:
+    shown = machine.n4n("catalog", "show", "-o", form).stdout
+    before = head(machine)
+
+    assert machine.n4n("catalog", "diff", "-f", "-", told=shown).stdout == f"no difference to version {before}\n"
+    assert machine.n4n("catalog", "apply", "-f", "-", told=shown).stdout == f"nothing to change: version {before} is in force\n"
+    assert head(machine) == before
+
+
+def test_a_price_is_changed_seen_and_rolled_back(machine: Machine) -> None:
+    before = head(machine)
+    dearer = priced(machine, 77.5)
+    path = "endpoints.sim-eu-gpt-4o.price.output_per_1m"
+
+    (change,) = cast(Rows, told(machine, "catalog", "diff", "-f", "-", "-o", "json", stdin=dearer))
+    assert (change["path"], change["after"]) == (path, "77.5")
+    assert f"{path}: {change['before']} → 77.5" in machine.n4n("catalog", "diff", "-f", "-", told=dearer).stdout
+    dry = machine.n4n("catalog", "apply", "-f", "-", "--dry-run", told=dearer).stdout
+    assert dry.startswith(f"would make version {before + 1}, 1 change:\n{path}: ")
+    assert head(machine) == before
+
+    done = machine.n4n("catalog", "apply", "-f", "-", "-m", "a new price", "--author", "ann", "--expect-version", str(before), told=dearer)
+    assert done.stdout.startswith(f"version {before + 1} is in force, 1 change:\n{path}: ")
+    newest = rows(machine, "catalog", "history")[0]
+    assert (newest["author"], newest["message"], newest["changes"]) == ("ann", "a new price", 1)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", str(newest["committed_at"]))
+
+    (line,) = refused(machine, "catalog", "apply", "-f", "-", "--expect-version", str(before), stdin=priced(machine, 78))
+    assert "ann" in line
+    assert path in line
+    assert f"not {before}" in line
+
+    assert machine.n4n("catalog", "rollback", str(before)).returncode == 0
+    assert head(machine) == before + 2
+    assert machine.n4n("catalog", "show", "--version", str(before)).stdout.startswith(f"# version {before} by ")
+
+
+def test_every_problem_of_a_document_is_a_line_that_begins_with_its_field(machine: Machine) -> None:
+    bad = "models: {a: {context_windw: 1}, b: {context_window: -1}}\nendpoints: {x: {model: c, account: d}}\n"
+
+    fields = [line.split(": ")[0] for line in refused(machine, "catalog", "apply", "-f", "-", stdin=bad)]
+
+    assert fields == ["models.a.context_windw", "models.b.context_window", "endpoints.x.model", "endpoints.x.account"]
+    assert [line.split(": ")[0] for line in refused(machine, "catalog", "validate", "-f", "-", stdin=bad)] == fields
+
+
+def test_validate_needs_nobody_to_ask(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("models: {a: {context_windw: 1}}")
+    (tmp_path / "good.yaml").write_text("models: {a: {}}")
+
+    bad, good = (run_n4n("catalog", "validate", "-o", "json", "-f", str(tmp_path / f"{name}.yaml")) for name in ("bad", "good"))
+
+    assert (bad.returncode, json.loads(bad.stdout)[0]["field"]) == (1, "models.a.context_windw")
+    assert (good.returncode, good.stdout) == (0, "[]\n")
+
+
+@pytest.mark.parametrize("verb", ["apply", "diff", "validate"])
+def test_no_problem_is_left_out_however_many_there_are(machine: Machine, verb: str) -> None:
+    assert len(refused(machine, "catalog", verb, "-f", "-", stdin=LONG_LIST)) == 300
+
+
+def test_a_catalog_that_shrinks_needs_a_deliberate_yes(machine: Machine) -> None:
+    lines = refused(machine, "catalog", "apply", "-f", "-", stdin="{}")
+
+    assert any(line.startswith("endpoints: ") and "--allow-shrink" in line for line in lines)
+
+
+def test_an_endpoint_is_drained_and_enabled(machine: Machine) -> None:
+    name = "sim-west-gpt-4o-mini"
+
+    def state() -> object:
+        return {row["endpoint"]: row["state"] for row in rows(machine, "endpoint", "list")}[name]
+
+    assert state() == "active"
+    assert machine.n4n("endpoint", "drain", name).returncode == 0
+    assert state() == "draining"
+    assert f"# endpoint {name} is draining" in machine.n4n("catalog", "show").stdout
+    assert machine.n4n("endpoint", "disable", name, "-m", "it lies").returncode == 0
+    assert state() == "disabled"
+    wait_until(lambda: "disabled" in machine.n4n("explain", "--model", "gpt-4o-mini").stdout)
+    assert machine.n4n("endpoint", "enable", name).returncode == 0
+    assert state() == "active"
+    (line,) = refused(machine, "endpoint", "drain", "sim-west-gpt-4o-min")
+    assert f"did you mean {name}" in line
+
+
+def test_a_key_lives_from_create_to_revoke(machine: Machine) -> None:
+    rules = ["--rpm", "10", "--tpm", "200k", "--budget-usd", "50/month", "--directive", "region=eu", "--require-directive", "region"]
+    made = cast(dict[str, object], told(machine, "key", "create", "--tenant", "acme", *rules, "--model", "gpt-4o", "-o", "json"))
+    public_id, key = str(made["public_id"]), str(made["api_key"])
+    assert key.startswith(f"sk-n4n-{public_id}-")
+    assert (made["rpm"], made["tpm"], made["budget_usd"], made["budget_window"]) == (10, 200_000, 50, "month")
+    assert (made["directives"], made["require_directives"], made["models"]) == (["region=eu"], ["region"], ["gpt-4o"])
+    assert key.rsplit("-", 1)[1] not in machine.n4n("key", "show", public_id).stdout
+
+    changed = cast(
+        dict[str, object], told(machine, "key", "update", public_id, "--rpm", "none", "--model", "none", "--expires", "30d", "-o", "json")
+    )
+    assert (changed["rpm"], changed["tpm"], changed["models"], changed["budget_usd"]) == (None, 200_000, [], 50)
+    assert changed["expires_at"] is not None
+
+    rotated = cast(dict[str, object], told(machine, "key", "rotate", public_id, "--grace", "1h", "-o", "json"))
+    assert rotated["public_id"] == public_id
+    assert rotated["api_key"] != key
+    assert public_id in [row["public_id"] for row in rows(machine, "key", "list", "--tenant", "acme")]
+    assert cast(dict[str, object], told(machine, "key", "revoke", public_id, "-o", "json"))["state"] == "revoked"
+    assert public_id not in [row["public_id"] for row in rows(machine, "key", "list")]
+    assert public_id in [row["public_id"] for row in rows(machine, "key", "list", "--all")]
+    (line,) = refused(machine, "key", "update", public_id, "--rpm", "5")
+    assert "revoked" in line
+
+
+def test_explain_tells_the_order_and_what_removed_the_others(machine: Machine) -> None:
+    body = cast(dict[str, Rows], told(machine, "explain", "--model", "gpt-4o", "--directive", "region=eu", "-o", "json"))
+    kept = {row["endpoint"]: (row["kept"], row["reason"]) for row in body["candidates"]}
+    assert kept["sim-eu-gpt-4o"] == (True, None)
+    assert kept["sim-east-gpt-4o"] == (False, "region=eu")
+
+    table = machine.n4n("explain", "--model", "gpt-4o", "--directive", "region=eu").stdout.splitlines()
+    assert table[0].startswith("gpt-4o: 1 of 3 candidates remain, catalog version ")
+    assert table[4].split()[:2] == ["1", "sim-eu-gpt-4o"]
+
+    assert refused(machine, "explain", "--model", "gpt-4p")[0].startswith("model_not_found: ")
+    assert refused(machine, "explain", "--model", "gpt-4o", "--key", "sk-n4n-nobody")[0].startswith("invalid_api_key: ")
+
+
+def test_status_and_nodes_tell_versions_and_stores(machine: Machine) -> None:
+    status = cast(dict[str, object], told(machine, "status", "--json"))
+    assert (status["database"], status["redis"], status["base_url"]) == ("ok", "ok", machine.runtime["base_url"])
+    (node,) = rows(machine, "nodes")
+    assert node["role"] == "data-plane"
+    assert node["connected"] is True
+    assert {"node", "applied_version", "head_version", "access_version", "lag_ms", "last_ack", "last_nack", "last_seen"} <= set(node)
+    assert "NODE" in machine.n4n("nodes").stdout
+
+
+def test_the_instance_is_found_by_variable_by_folder_or_by_address(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> None:
+    runtime = machine.runtime
+    address = {"N4N_ADMIN_URL": str(runtime["admin_url"]), "N4N_ADMIN_TOKEN": str(runtime["admin_token"])}
+
+    for environ in ({"N4N_DATA_DIR": str(machine.data_dir)}, address, {**address, "N4N_DATA_DIR": "/nowhere"}):
+        assert run_n4n("nodes", environ=clean_environ(**environ)).returncode == 0
+    wrong = run_n4n("nodes", environ=clean_environ(**address | {"N4N_ADMIN_TOKEN": "wrong"}))
+    assert wrong.returncode == 1
+    assert "N4N_ADMIN_TOKEN" in wrong.stderr
+
+
+def test_nobody_there_is_one_line_with_the_remedy(tmp_path_factory: pytest.TempPathFactory) -> None:
+    empty = tmp_path_factory.mktemp("empty")
+
+    for environ in ({"N4N_DATA_DIR": str(empty)}, {"N4N_ADMIN_URL": "127.0.0.1:9"}):
+        for command in (["nodes"], ["catalog", "history"], ["key", "list"]):
+            done = run_n4n(*command, environ=clean_environ(**environ))
+            assert done.returncode == 1
+            (line,) = done.stderr.splitlines()
+            assert "n4n up" in line
+
+
+def test_a_file_that_is_not_there_is_one_line(machine: Machine) -> None:
+    (line,) = refused(machine, "catalog", "apply", "-f", "nowhere.yaml")
+
+    assert line.startswith("-f nowhere.yaml: no such file")
