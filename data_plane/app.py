@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -50,12 +51,13 @@ async def worker(settings: Settings) -> AsyncIterator[Web]:
     saved = disk_snapshot.path_in(settings.data_path)  # one for all workers: a new one starts from it too
     follower = Follower(saved, credentials, pace=Pace(stale_after_s=settings.stale_after_sec))
     follower.start_from_disk()
-    health = Health(loop.time, random.random)
-    upstream = Upstream(loop.time)
-    router = Router(follower=follower, credentials=credentials, health=health, upstream=upstream, dialects=DIALECTS, clock=loop.time)
+    clock = time.monotonic  # the loop's own clock, finer: uvloop's stands still during a tick
+    health = Health(clock, random.random)
+    upstream = Upstream(clock)
+    router = Router(follower=follower, credentials=credentials, health=health, upstream=upstream, dialects=DIALECTS, clock=clock)
     served = Web(router, Meter(instruments, lines), settings)
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token)
-    link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=loop.time, draw=random.random)
+    link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=random.random)
     runner = web.ServerRunner(served.server(), shutdown_timeout=settings.drain_sec)
     await runner.setup()
     sock = socket.socket(fileno=settings.listen_fd) if settings.listen_fd else listening_socket(settings.host, settings.port)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -143,14 +144,14 @@ async def running_router(
         catalog=compile_snapshot(parsed, version=1, checksum="v1"), access=AccessSnapshot(1, "a1", {"testtesttest": only})
     )
     read_fd, write_fd = os.pipe()
-    upstream = Upstream(loop.time)
+    upstream = Upstream(time.monotonic)
     router = Router(
         follower=SimpleNamespace(state=state),  # type: ignore[arg-type]
         credentials=_Secrets(unresolved),  # type: ignore[arg-type]
-        health=Health(loop.time, lambda: 0.5),
+        health=Health(time.monotonic, lambda: 0.5),
         upstream=upstream,
         dialects=DIALECTS,
-        clock=loop.time,
+        clock=time.monotonic,
     )
     instruments = Instruments(1)
     served = Web(router, Meter(instruments, LineWriter(write_fd, loop)), settings or Settings())
