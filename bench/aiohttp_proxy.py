@@ -1,0 +1,44 @@
+"""The bare proxy that n4n is compared with: aiohttp's Application in front, its ClientSession behind, nothing in between.
+
+`python -m bench.aiohttp_proxy PORT UPSTREAM_PORT`. It knows no key, model, limit, retry or log: what it costs is what
+the two halves of aiohttp cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+
+import uvloop
+from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
+
+HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer upstream"}
+
+
+async def serve(port: int, upstream: str) -> None:
+    """Serves until killed."""
+    async with ClientSession(connector=TCPConnector(limit=0), timeout=ClientTimeout(total=600), auto_decompress=False) as session:
+
+        async def forward(request: web.Request) -> web.StreamResponse:
+            async with session.post(upstream + request.path, data=await request.read(), headers=HEADERS) as answer:
+                if answer.content_type != "text/event-stream":
+                    return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
+                reply = web.StreamResponse(status=answer.status, headers={"Content-Type": "text/event-stream"})
+                with suppress(ConnectionResetError):  # the load's end
+                    await reply.prepare(request)
+                    async for content in answer.content.iter_any():
+                        await reply.write(content)
+                    await reply.write_eof()
+                return reply
+
+        app = web.Application(client_max_size=32 << 20)
+        app.router.add_post("/v1/chat/completions", forward)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port, backlog=1024).start()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(int(sys.argv[1]), f"http://127.0.0.1:{sys.argv[2]}"))
