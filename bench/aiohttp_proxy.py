@@ -18,10 +18,10 @@ HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer upstream
 
 async def serve(port: int, upstream: str) -> None:
     """Serves until killed."""
-    async with ClientSession(connector=TCPConnector(limit=0), timeout=ClientTimeout(total=600), auto_decompress=False) as session:
+    async with ClientSession(connector=TCPConnector(limit=0), timeout=ClientTimeout(total=600), auto_decompress=False) as client:
 
         async def forward(request: web.Request) -> web.StreamResponse:
-            async with session.post(upstream + request.path, data=await request.read(), headers=HEADERS) as answer:
+            async with client.post(upstream + request.path, data=await request.read(), headers=HEADERS) as answer:
                 if answer.content_type != "text/event-stream":
                     return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
                 reply = web.StreamResponse(status=answer.status, headers={"Content-Type": "text/event-stream"})
