@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from n4n.core.document import Document
 
-AUTHOR = "n4n up"  # of versions that no operator has made
+AUTHOR = "n4n up"  # of versions that no operator has asked for
+FILE_AUTHOR = "n4n up --catalog"  # of a file named on the command line
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Make the wanted catalog the next version; `allow_shrink`: only what we ourselves wrote is replaced."""
+    """Make the wanted catalog the next version; `allow_shrink`: it replaces only what `n4n up` wrote."""
 
     allow_shrink: bool
 
@@ -39,9 +40,10 @@ def decide(head: Head | None, wanted: Document, *, asked_for: bool) -> Apply | K
         return Apply(allow_shrink=True)
     if head.document == wanted:
         return Keep()
-    ours = head.author == AUTHOR
-    if asked_for or ours:
-        return Apply(allow_shrink=ours)
+    if asked_for:
+        return Apply(allow_shrink=head.author in (AUTHOR, FILE_AUTHOR))
+    if head.author == AUTHOR:
+        return Apply(allow_shrink=True)
     return Keep(f"the catalog is version {head.version}, made by {head.author}; the one n4n up brings was not applied")
 
 

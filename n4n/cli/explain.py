@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--directive", action="append", type=values.directive, default=[], metavar="KEY=VALUE", help="a routing directive; repeatable"
     )
-    parser.add_argument("--key", metavar="KEY", help="ask as this API key (default: the first one, from runtime.json)")
+    parser.add_argument("--key", type=values.api_key, metavar="KEY", help="ask as this API key (default: the first one, from runtime.json)")
     offer_json(parser)
     offer_instance(parser)
     parser.set_defaults(run=run)

@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
 from n4n.cli.calls import refusal_lines
-from n4n.cli.catalog_rule import AUTHOR, Apply, Head, decide, stranded
+from n4n.cli.catalog_rule import AUTHOR, FILE_AUTHOR, Apply, Head, decide, stranded
 from n4n.cli.furnishing import Furnished, Wish
 from n4n.cli.output import Refused
+from n4n.cli.welcome import example_model
 from n4n.core.access import split_key
+from n4n.core.dialects.table import DIALECTS
 from n4n.core.document import Document, parse_document
 
 if TYPE_CHECKING:
@@ -35,8 +38,7 @@ def run() -> int:
         lines = list(refused.lines) if isinstance(refused, Refused) else refusal_lines(refused)
         json.dump({"refused": lines}, sys.stdout)
         return 1
-    told = {"version": furnished.version, "api_key": furnished.api_key, "notes": furnished.notes}
-    json.dump(told, sys.stdout)
+    json.dump(asdict(furnished), sys.stdout)
     return 0
 
 
@@ -48,7 +50,9 @@ async def _furnish(wish: Wish) -> Furnished:
         notes = await _settle_catalog(client, wish)
         key = await _working_key(client, wish.api_key)
         await _until_routers_follow(client, wish.workers)
-        return Furnished((await client.status()).catalog_version, key, tuple(notes))
+        head = await client.get()
+        model = example_model(json.loads(head.document_json), head.endpoint_states, DIALECTS)
+        return Furnished(head.version.version, key, model, tuple(notes))
 
 
 async def _until_it_answers(client: ControlClient) -> None:
@@ -74,7 +78,7 @@ async def _settle_catalog(client: ControlClient, wish: Wish) -> list[str]:
     if isinstance(decision, Apply):
         applied = await client.apply(
             wish.document_json,
-            author=AUTHOR,
+            author=FILE_AUTHOR if wish.asked_for else AUTHOR,
             message=wish.message,
             expect_version=head.version if head else 0,
             allow_shrink=decision.allow_shrink,

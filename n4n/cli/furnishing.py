@@ -41,6 +41,7 @@ class Furnished:
 
     version: int
     api_key: str
+    example_model: str | None  # one that a request would reach
     notes: tuple[str, ...]
 
 
@@ -79,7 +80,7 @@ class Furnishing:
         if "refused" in told:
             raise Refused(*map(str, cast(list[str], told["refused"])))
         notes = tuple(map(str, cast(list[str], told["notes"])))
-        return Furnished(cast(int, told["version"]), str(told["api_key"]), notes)
+        return Furnished(cast(int, told["version"]), str(told["api_key"]), cast(str | None, told["example_model"]), notes)
 
     def stop(self) -> None:
         """End it, wherever it is; it holds nothing that must be saved."""

@@ -71,14 +71,15 @@ class Home:
         """Remember them, so that the catalog goes on pointing at them."""
         _write(self.path / "sim.json", json.dumps(dict(ports), indent=2) + "\n")
 
-    def was_left_running(self) -> bool:
-        """Whether the last `n4n up` here ended without a word (kill -9), so that what it started may still be on its way out."""
-        return (self.path / RUNTIME).exists() or (self.path / "starting").exists()
+    def begin(self) -> bool:
+        """From here on a sudden end leaves a trace, and no command believes an old runtime.json.
 
-    def begin(self) -> None:
-        """From here on a sudden end leaves a trace, and no command believes an old runtime.json."""
-        _write(self.path / "starting", "")
-        (self.path / RUNTIME).unlink(missing_ok=True)
+        True: the last `n4n up` here left such a trace (kill -9), so that what it started may still be on its way out.
+        """
+        left_running = (self.path / "unfinished").exists()
+        _write(self.path / "unfinished", "")
+        self.withdraw()
+        return left_running
 
     def announce(self, runtime: Mapping[str, object]) -> None:
         """Say that it is ready, to every other command."""
@@ -91,7 +92,7 @@ class Home:
     def end(self) -> None:
         """Everything has stopped."""
         self.withdraw()
-        (self.path / "starting").unlink(missing_ok=True)
+        (self.path / "unfinished").unlink(missing_ok=True)
 
     def _read(self, name: str) -> dict[str, object]:
         try:

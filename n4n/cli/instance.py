@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from contextlib import suppress
@@ -45,9 +46,9 @@ def locate(data_dir: str | None, environ: Mapping[str, str] = os.environ) -> Ins
         return _instance(told)
     if data_dir is None and environ.get("N4N_ADMIN_URL"):
         return Instance(environ["N4N_ADMIN_URL"], environ.get("N4N_ADMIN_TOKEN", ""), "", "", {})
-    start = "start it with `n4n up`" + (f" --data-dir {named}" if named else "")
+    start = f"`n4n up{f' --data-dir {shlex.quote(named)}' if named else ''}`"
     elsewhere = "" if named else ", name another data directory with --data-dir, or set N4N_ADMIN_URL and N4N_ADMIN_TOKEN"
-    raise Refused(f"no n4n is running on {folder}: {start}{elsewhere}")
+    raise Refused(f"no n4n is running on {folder}: start it with {start}{elsewhere}")
 
 
 def read_runtime(folder: Path) -> dict[str, object] | None:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,13 +22,13 @@ from n4n.cli.ports import LOOPBACK, reachable
 from n4n.cli.router_probe import Router
 from n4n.cli.settling import Settled, runtime_of, settle
 from n4n.cli.signals import Signals
-from n4n.cli.welcome import example_model, welcome
+from n4n.cli.welcome import welcome
 from n4n.core.document import parse_document
 from n4n.core.errors import StartFailed
 from n4n.runtime.embedded import RunningStore, claim
 from n4n.runtime.settings import read_settings
 
-READY_WITHIN_S = 90.0
+READY_WITHIN_S = 60.0
 TELL_AFTER_S = 1.0
 LOOK_S = 0.02  # while starting; afterwards only signals and planned restarts wake us
 KILLED = 137
@@ -51,7 +51,15 @@ def run_machine(args: Namespace) -> int:
     try:
         home = Home(claimed.path)
         home.check_format()
-        settled = settle(settings, home, with_sim=args.sim, keep_waiting=lambda: not signals.stopping)
+        left_running = home.begin()
+        try:
+            settled = settle(settings, home, with_sim=args.sim, patient=left_running, keep_waiting=lambda: not signals.stopping)
+        except StartFailed:
+            if not left_running:
+                home.end()
+            if signals.stopping:
+                return 0
+            raise
         return Up(settled, home, house, signals, given).run()
     except OSError as error:
         raise StartFailed(f"{error.filename or claimed.path}: {(error.strerror or str(error)).lower()}") from error
@@ -97,7 +105,6 @@ class Up:
     def run(self) -> int:
         """Start, look after, stop; whatever happens, nothing is left running."""
         try:
-            self._home.begin()
             self._start()
             while not self._signals.stopping:
                 self._signals.wait(self._house.look_after())
@@ -120,9 +127,9 @@ class Up:
         furnishing = self._furnish(document)
         try:
             host, port = reachable(self._settings.admin_host), self._settings.admin_port
-            self._wait(lambda: furnishing.is_done or ports.accepts(host, port), "the control plane to answer")
+            self._wait(lambda: furnishing.is_done or ports.accepts(host, port), "the control plane to answer", services.CONTROL_PLANE)
             self._house.start(services.data_plane(self._settings))
-            self._wait(lambda: furnishing.is_done, "the first catalog to reach the routers")
+            self._wait(lambda: furnishing.is_done, "the first catalog to reach the routers", services.DATA_PLANE)
             furnished = furnishing.answer()
         finally:
             furnishing.stop()
@@ -172,36 +179,24 @@ class Up:
         if self._settled.sim_ports:
             self._home.keep_sim_ports(self._settled.sim_ports)
         self._home.keep_secrets(replace(self._home.secrets(), api_key=furnished.api_key))
-        self._wait(Router(self._base_url).is_ready, "the data plane to be ready")
+        self._wait(Router(self._base_url).is_ready, "the data plane to be ready", services.DATA_PLANE)
         for name, port in self._settled.sim_ports.items():
-            self._wait(partial(ports.accepts, LOOPBACK, port), f"{name} to answer")
+            self._wait(partial(ports.accepts, LOOPBACK, port), f"{name} to answer", name)
 
     def _announce(self, furnished: Furnished) -> None:
         runtime = runtime_of(self._settings, self._base_url, furnished.api_key)
         if self._settled.sim_ports:
             pids = self._house.pids()
             runtime["sim"] = {name: {"port": port, "pid": pids[name]} for name, port in self._settled.sim_ports.items()}
-        model = self._example(Router(self._base_url, furnished.api_key))
         self._home.announce(runtime)
         with suppress(BrokenPipeError):
-            print(welcome(self._base_url, furnished.api_key, model, time.monotonic() - self._begun), flush=True)
-
-    def _example(self, router: Router) -> str | None:
-        models: list[Mapping[str, object]] | None = None
-
-        def let_in() -> bool:
-            nonlocal models
-            models = router.models()
-            return models is not None
-
-        self._wait(let_in, "the first key to be let in")
-        return example_model(router, models or [])
+            print(welcome(self._base_url, furnished.api_key, furnished.example_model, time.monotonic() - self._begun), flush=True)
 
     @property
     def _base_url(self) -> str:
         return f"http://{reachable(self._settings.host)}:{self._settings.port}/v1"
 
-    def _wait(self, until: Callable[[], bool], what: str) -> None:
+    def _wait(self, until: Callable[[], bool], what: str, log: str) -> None:
         """Stopped when asked to stop, StartFailed when a program dies or it takes too long."""
         begun, told = time.monotonic(), not sys.stderr.isatty()
         while not until():
@@ -211,7 +206,8 @@ class Up:
             self._require_all_alive()
             waited = time.monotonic() - begun
             if waited > READY_WITHIN_S:
-                raise StartFailed(f"waited {READY_WITHIN_S:.0f} s for {what}: see the logs in {self._home.path}")
+                path = services.log_path(self._settings, log)
+                raise StartFailed(f"waited {READY_WITHIN_S:.0f} s for {what}: {services.last_words(path) or 'it says nothing'} ({path})")
             if waited > TELL_AFTER_S and not told:
                 told = True
                 note(f"waiting for {what} …")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from n4n.core.errors import StartFailed
 
 LOOPBACK = "127.0.0.1"
-PATIENCE_S = 15.0  # what an earlier run left behind may still be closing its ports
+PATIENCE_S = 10.0  # what an earlier run left behind may still be closing its ports
 PAUSE_S = 0.05
 LASTING = range(20_000, 32_000)  # below the range from which the kernel takes ports for outgoing connections (ip(7))
 
@@ -27,7 +27,7 @@ def is_free(host: str, port: int) -> bool:
         if error.errno == errno.EADDRINUSE:
             return False
         if error.errno == errno.EACCES:
-            raise StartFailed(f"port {port} may only be opened by root: choose another, above 1023") from error
+            raise StartFailed(f"port {port} may only be opened by root: choose one above 1023 with --port or --admin-port") from error
         raise StartFailed(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
     return True
 

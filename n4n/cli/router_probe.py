@@ -1,12 +1,10 @@
-"""Asks a running data plane over HTTP: is it ready, which models may this key use, what would a request do."""
+"""Asks a running data plane over HTTP: is it ready, and what would a request do."""
 
 from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 from urllib.parse import urlsplit
 
 TIMEOUT_S = 10.0
@@ -36,16 +34,6 @@ class Router:
             return self._call("GET", "/ready", None, timeout_s=1.0).status == 200
         except OSError:
             return False
-
-    def models(self) -> list[Mapping[str, object]] | None:
-        """The models that our key may use, in OpenAI's shape; None while it is not let in."""
-        try:
-            answer = self._call("GET", self._path("/models"), None, timeout_s=2.0)
-        except OSError:
-            return None
-        if answer.status != 200 or not isinstance(answer.body, dict):
-            return None
-        return cast(list[Mapping[str, object]], answer.body.get("data", []))
 
     def explain(self, model: str, directives: str = "") -> Answer:
         """A dry run. OSError when nobody answers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -20,6 +21,7 @@ STORES_RANK, CONTROL_RANK, SIM_RANK, DATA_RANK = range(4)  # the data plane stop
 DRAIN_S = 4  # at a laptop's Ctrl-C; a fleet's routers take N4N_DRAIN_SEC
 DATA_STOP_S, SIM_STOP_S, CONTROL_STOP_S, STORE_STOP_S = 6.0, 1.0, 3.0, 4.0  # 14 s at worst
 SIM_KEY = "N4N_SIM_KEY"
+_OWN_NAME = re.compile(r"\An4n( [a-z-]+)?: ")
 
 
 def postgres(folder: Path) -> Service:
@@ -81,7 +83,7 @@ def last_words(path: Path) -> str:
     except OSError:
         return ""
     spoken = [line.strip() for line in lines if line.strip()]
-    return spoken[-1].removeprefix("n4n: ") if spoken else ""
+    return _OWN_NAME.sub("", spoken[-1]) if spoken else ""
 
 
 def environ_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

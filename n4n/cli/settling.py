@@ -23,9 +23,9 @@ class Settled:
     moved_ports: Mapping[str, int]
 
 
-def settle(wanted: Settings, home: Home, *, with_sim: bool, keep_waiting: Callable[[], bool]) -> Settled:
-    """StartFailed naming the flag when a port is taken."""
-    patient, secrets = home.was_left_running(), home.secrets()
+def settle(wanted: Settings, home: Home, *, with_sim: bool, patient: bool, keep_waiting: Callable[[], bool]) -> Settled:
+    """StartFailed naming the flag when a port is taken; `patient`: by what an earlier run left behind, perhaps."""
+    secrets = home.secrets()
     port = ports.settled(wanted.host, wanted.port, "--port", patient=patient, keep_waiting=keep_waiting)
     admin_port = ports.settled(wanted.admin_host, wanted.admin_port, "--admin-port", patient=patient, keep_waiting=keep_waiting)
     settings = replace(

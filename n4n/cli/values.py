@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from n4n.core import schema
+from n4n.core.access import split_key
 from n4n.core.directives import KEYS, parse
 from n4n.core.errors import InvalidDirective
 
@@ -119,6 +120,13 @@ def directive_name(text: str) -> str:
     if text in KEYS:
         return text
     raise ArgumentTypeError(f"{text[:80]!r} is not a directive's name{schema.nearest(text[:80], KEYS)}; known: {', '.join(KEYS)}")
+
+
+def api_key(text: str) -> str:
+    """A whole key; it is not repeated when it is none."""
+    if split_key(text):
+        return text
+    raise ArgumentTypeError("is not an API key: write the whole of it, sk-n4n-…")
 
 
 def or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import cast
 
-from n4n.cli.router_probe import Router
+from n4n.core.document import Document, Table
 
-LOOKED_AT = 12  # models asked about before giving up on an example
 NO_CATALOG = "no model can answer yet: set OPENAI_API_KEY (or another provider's key) and start again, or use --sim or --catalog FILE"
 
 
-def example_model(router: Router, models: Sequence[Mapping[str, object]]) -> str | None:
-    """The cheapest model that a request would reach; None when there is none. `models` as GET /v1/models lists them."""
-    by_price = sorted((_least_price(model), str(model.get("id"))) for model in models if _is_itself(model))
-    return next((model for _, model in by_price[:LOOKED_AT] if _is_reached(router, model)), None)
+def example_model(document: Document, states: Mapping[str, str], dialects: Collection[str]) -> str | None:
+    """The model with the cheapest input among those that a request would reach; None when there is none."""
+    reached = [
+        _priced(endpoint) for name, endpoint in document["endpoints"].items() if _is_reached(name, endpoint, document, states, dialects)
+    ]
+    return min(reached, default=(0.0, None))[1]
 
 
-def _is_itself(model: Mapping[str, object]) -> bool:
-    """Not an alias, not a tier."""
-    told = model.get("n4n")
-    return isinstance(told, Mapping) and told.get("model") == model.get("id")
+def _priced(endpoint: Table) -> tuple[float, str]:
+    price = cast(Mapping[str, str], endpoint.get("price", {})).get("input_per_1m")
+    return (float(price) if price else float("inf")), str(endpoint["model"])
 
 
-def _least_price(model: Mapping[str, object]) -> float:
-    told = cast(Mapping[str, object], model["n4n"])
-    prices = [endpoint.get("price") for endpoint in cast(list[Mapping[str, object]], told.get("endpoints", []))]
-    inputs = [price.get("input_per_1m") for price in prices if isinstance(price, Mapping)]
-    return min((float(str(one)) for one in inputs if one is not None), default=float("inf"))
-
-
-def _is_reached(router: Router, model: str) -> bool:
-    body = router.explain(model).body
-    candidates = cast(list[Mapping[str, object]], body.get("candidates", [])) if isinstance(body, dict) else []
-    return any(candidate.get("kept") for candidate in candidates)
+def _is_reached(name: str, endpoint: Table, document: Document, states: Mapping[str, str], dialects: Collection[str]) -> bool:
+    account = str(endpoint.get("account") or cast(list[str], endpoint["accounts"])[0])
+    provider = document["providers"][str(document["accounts"][account]["provider"])]
+    return name not in states and provider["dialect"] in dialects
 
 
 def curl(base_url: str, api_key: str, model: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from n4n.cli.catalog_rule import AUTHOR, Apply, Head, Keep, decide, stranded
+from n4n.cli.catalog_rule import AUTHOR, FILE_AUTHOR, Apply, Head, Keep, decide, stranded
 from n4n.core.document import Document, parse_document
 
 
@@ -38,6 +38,11 @@ def test_what_an_operator_wrote_is_kept_and_told() -> None:
 def test_a_file_named_by_the_operator_is_applied_with_the_shrink_guard_on() -> None:
     assert decide(Head(7, "ann@host", OTHER), OURS, asked_for=True) == Apply(allow_shrink=False)
     assert decide(Head(7, AUTHOR, OTHER), OURS, asked_for=True) == Apply(allow_shrink=True)
+    assert decide(Head(7, FILE_AUTHOR, OTHER), OURS, asked_for=True) == Apply(allow_shrink=True)
+
+
+def test_a_file_once_named_outlives_a_start_that_names_none() -> None:
+    assert isinstance(decide(Head(7, FILE_AUTHOR, OTHER), OURS, asked_for=False), Keep)
 
 
 def test_a_provider_is_stranded_when_the_catalog_names_its_old_port() -> None:

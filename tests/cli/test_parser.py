@@ -80,6 +80,7 @@ def test_an_unknown_flag_is_wrong_usage(prog: str, capsys: pytest.CaptureFixture
         (["up", "--port", "70000"], "--port"),
         (["up", "--workers", "0"], "--workers"),
         (["explain", "--model", "m", "--directive", "region"], "key=value"),
+        (["explain", "--model", "m", "--key", "sk-n4n-ключ"], "--key"),
         (["data-plane", "--worker", "x"], "--worker"),
     ],
 )  # fmt: skip

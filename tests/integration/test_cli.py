@@ -180,7 +180,7 @@ def test_explain_tells_the_order_and_what_removed_the_others(machine: Machine) -
     assert table[4].split()[:2] == ["1", "sim-eu-gpt-4o"]
 
     assert refused(machine, "explain", "--model", "gpt-4p")[0].startswith("model_not_found: ")
-    assert refused(machine, "explain", "--model", "gpt-4o", "--key", "sk-n4n-nobody")[0].startswith("invalid_api_key: ")
+    assert refused(machine, "explain", "--model", "gpt-4o", "--key", f"sk-n4n-{'a' * 12}-{'b' * 43}")[0].startswith("invalid_api_key: ")
 
 
 def test_status_and_nodes_tell_versions_and_stores(machine: Machine) -> None:
