@@ -20,7 +20,11 @@ END_WAIT_S = 0.1  # and for the end mark once the usage has come: reading it kee
 
 
 class ClientGone(Exception):
-    """The client closed its connection or stopped reading."""
+    """The client closed its connection or stopped reading; `response` is the stream that it left."""
+
+    def __init__(self, response: web.StreamResponse) -> None:
+        super().__init__("the client is gone")
+        self.response = response
 
 
 class Answer(Protocol):
@@ -143,8 +147,12 @@ class StreamAnswer:
                     await self._open()
                 if piece:
                     await self.response.write(piece)
-        except (TimeoutError, ConnectionError) as error:
-            raise ClientGone from error
+        except TimeoutError as error:
+            if self._request.transport is not None:
+                self._request.transport.abort()
+            raise ClientGone(self.response) from error
+        except ConnectionError as error:
+            raise ClientGone(self.response) from error
 
     async def _open(self) -> None:
         headers = answer_headers(self._record)
@@ -162,4 +170,4 @@ class StreamAnswer:
         try:
             await self.response.write_eof()
         except ConnectionError as error:
-            raise ClientGone from error
+            raise ClientGone(self.response) from error

@@ -75,9 +75,9 @@ class Web:
         record = Record(request_id=asked.request_id, started=self._router.clock(), clock=self._router.clock)
         try:
             return await self._answered(request, asked, record)
-        except ClientGone:
+        except ClientGone as gone:
             record.status, record.outcome = 499, "cancelled"
-            raise ConnectionResetError from None
+            return gone.response
         finally:
             self._meter.close(record)
 

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from n4n.runtime.settings import Settings
 from tests.support import answers
 from tests.support.answers import completion, error, error_event, partial, rate_limited, sse
-from tests.support.router import PROVIDER_SECRET, catalog, running_router
+from tests.support.router import KEY, PROVIDER_SECRET, catalog, running_router
 from tests.support.script import Hang, Raw
 from tests.support.upstream import ScriptedUpstream
 
@@ -273,3 +274,32 @@ async def test_a_plain_request_answered_by_a_stream_is_put_together():
         e1.script(sse("to", "gether"))
         async with house.chat() as answer:
             assert (await answer.json())["choices"][0]["message"]["content"] == "together"
+
+
+async def test_a_client_that_goes_leaves_no_error_in_the_log(caplog):
+    async with ScriptedUpstream() as e1:
+        e1.script(then=sse(*["word "] * 400, gap=0.002))
+        async with running_router(catalog(e1.base_url)) as house:
+            for _ in range(5):
+                async with house.chat(stream=True) as answer:
+                    await answer.content.readany()
+                    answer.close()
+            lines = await house.logged(5)
+    assert {line["outcome"] for line in lines} == {"cancelled"}
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_a_client_that_reads_nothing_is_closed_after_a_while():
+    settings = Settings(slow_reader_sec=1)
+    async with ScriptedUpstream() as e1:
+        e1.script(then=sse(*["x" * 60_000] * 400))
+        async with running_router(catalog(e1.base_url), settings=settings) as house:
+            _reader, writer = await asyncio.open_connection("127.0.0.1", house.port, limit=1024)
+            body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}'
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            call = await e1.arrived()
+            await e1.closed(call)
+            (line,) = await house.logged()
+            writer.close()
+    assert (line["status"], line["outcome"]) == (499, "cancelled")
