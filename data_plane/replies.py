@@ -17,7 +17,7 @@ from n4n.core.errors import (
 )
 
 _ENCODE = msgspec.json.Encoder().encode
-_TRY_AGAIN = frozenset((429, 502, 503, 504))
+_TRY_AGAIN = frozenset((408, 429, 502, 503, 504))
 
 
 def error_headers(error: GatewayError) -> dict[str, str]:

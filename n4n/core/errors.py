@@ -77,6 +77,41 @@ class BodyTooLarge(RequestError):
     code = "request_too_large"
 
 
+class HeadersTooLarge(RequestError):
+    """The request's headers are larger or more than this gateway accepts."""
+
+    status = 431
+    code = "headers_too_large"
+
+
+class TargetTooLong(RequestError):
+    """The request's URL is longer than this gateway accepts; send directives as headers."""
+
+    status = 414
+    code = "url_too_long"
+
+
+class RequestTooSlow(RequestError):
+    """The request did not arrive in time."""
+
+    status = 408
+    code = "request_timeout"
+
+
+class UnsupportedEncoding(RequestError):
+    """The request body's content-encoding is not spoken here; send it as gzip, deflate or uncompressed."""
+
+    status = 415
+    code = "unsupported_content_encoding"
+
+
+class UnmetExpectation(RequestError):
+    """The expect header asks for something other than 100-continue; leave it out."""
+
+    status = 417
+    code = "expectation_failed"
+
+
 class NoSuchRoute(RequestError):
     """There is no such path here."""
 
@@ -199,6 +234,12 @@ class NoEndpointNow(Unavailable):
         super().__init__(message, retry_after_s=retry_after_s)
         self.candidates = candidates
         self.eliminated = dict(eliminated)
+
+
+class TooManyConnections(Unavailable):
+    """This router has as many client connections as it accepts; try again, or raise N4N_MAX_CONNECTIONS."""
+
+    code = "too_many_connections"
 
 
 class Draining(Unavailable):

@@ -40,6 +40,7 @@ class Settings:
     max_body_mib: int = 32
     max_connections: int = 10_000  # open client connections of one worker
     header_timeout_sec: int = 10
+    body_timeout_sec: int = 30  # for a request body, and one second more for every KiB that came
     keep_alive_sec: int = 75
     slow_reader_sec: int = 60
     drain_sec: int = 60
