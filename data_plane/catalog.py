@@ -31,6 +31,7 @@ from n4n.core.discovery import (
     Nack,
     NeedsNewStream,
     Part,
+    ResourceId,
     Resources,
 )
 from n4n.core.errors import CatalogRefused
@@ -61,7 +62,7 @@ class Pace:
     stale_after_s: float = 900.0  # without word from a control plane for longer is reported
 
 
-Compiled = Snapshot | AccessSnapshot
+Compiled = wire.CatalogBuild | AccessSnapshot
 T = TypeVar("T")
 
 
@@ -80,6 +81,7 @@ class Follower:
         self.state = State()
         self.nacks = 0
         self.last_nack = ""
+        self._build: wire.CatalogBuild | None = None  # of `state.catalog`
         self._path, self._credentials, self._pace = path, credentials, pace
         self._clock, self._wall = clock, wall
         self._collectors: dict[int, Collector] = {collection: Collector(collection) for collection in (wire.CATALOG, wire.ACCESS)}
@@ -124,7 +126,8 @@ class Follower:
             if held.collection not in self._collectors:
                 continue
             try:
-                compiled = _compile(held, resources)
+                wire.check_sum(resources, held.checksum)
+                compiled = self._compile(held, resources)
                 resolution = self._resolve(compiled)
             except (CatalogRefused, *_UNFORESEEN) as error:
                 _log.warning("version %d on disk is not used: %s", held.version, _one_line(error))
@@ -163,7 +166,8 @@ class Follower:
         collector = self._collectors.get(message.collection)
         if collector is None:
             return ()  # a collection of a newer version
-        decision: Decision = await _aside(len(collector.resources), lambda: collector.receive(message))
+        gathers = max(len(message.upserts), 0 if message.base_version and message.parts == 1 else len(collector.resources))
+        decision: Decision = await _aside(gathers, lambda: collector.receive(message))
         return await self._decide(collector, decision)
 
     def _compare(self, head: Held) -> Sequence[Answer]:
@@ -203,7 +207,7 @@ class Follower:
         offered = Held(collector.held.collection, offer.version, offer.checksum)
         async with self._swapping:
             try:
-                compiled = await _aside(len(offer.resources), lambda: _compile(offered, offer.resources))
+                compiled = await _aside(len(offer.resources), lambda: self._compile(offered, offer.resources, offer.changed))
                 resolution = await asyncio.to_thread(self._resolve, compiled)
             except CatalogRefused as refused:
                 field, reason = _first_and_rest(refused)
@@ -230,14 +234,24 @@ class Follower:
     def _held(self, collection: int) -> Held:
         return self._collectors[collection].held
 
+    def _compile(self, held: Held, resources: Resources, changed: frozenset[ResourceId] | None = None) -> Compiled:
+        """Beside what is in use, of which whatever did not change is taken over."""
+        if held.collection == wire.CATALOG:
+            return wire.build_catalog(resources, version=held.version, checksum=held.checksum, before=self._build)
+        return wire.build_access(resources, version=held.version, checksum=held.checksum, before=self.state.access, changed=changed)
+
     def _resolve(self, compiled: Compiled) -> Resolution | None:
-        return self._credentials.resolve(accounts_of(compiled)) if isinstance(compiled, Snapshot) else None
+        return self._credentials.resolve(accounts_of(compiled.snapshot)) if isinstance(compiled, wire.CatalogBuild) else None
 
     def _swap(self, compiled: Compiled, resolution: Resolution | None) -> None:
         """Between two requests: one assignment for what they read, and the credentials that belong to it."""
         if resolution is not None:
             self._credentials.use(resolution)
-        self.state = replace(self.state, catalog=compiled) if isinstance(compiled, Snapshot) else replace(self.state, access=compiled)
+        if isinstance(compiled, wire.CatalogBuild):
+            self._build = compiled
+            self.state = replace(self.state, catalog=compiled.snapshot)
+        else:
+            self.state = replace(self.state, access=compiled)
 
     async def _keep_current(self) -> None:
         while True:
@@ -282,12 +296,6 @@ class Follower:
 
 async def _aside(size: int, step: Callable[[], T]) -> T:
     return step() if size <= INLINE_RESOURCES else await asyncio.to_thread(step)
-
-
-def _compile(held: Held, resources: Resources) -> Compiled:
-    if held.collection == wire.CATALOG:
-        return wire.compile_catalog(resources, version=held.version, checksum=held.checksum)
-    return wire.compile_access(resources, version=held.version, checksum=held.checksum)
 
 
 def _first_and_rest(refused: CatalogRefused) -> tuple[str, str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NewType, cast
 
 from n4n.core import schema
+from n4n.core.checksum import collection_checksum as collection_checksum
 from n4n.core.document import Document, base_url
 from n4n.core.errors import FailureClass, ModelNotFound
 
@@ -204,25 +204,62 @@ class Snapshot:
         )
 
 
-def compile_snapshot(document: Document, *, version: int, checksum: str, states: Mapping[str, str] | None = None) -> Snapshot:
+def compile_snapshot(
+    document: Document,
+    *,
+    version: int,
+    checksum: str,
+    states: Mapping[str, str] | None = None,
+    before: tuple[Document, Snapshot] | None = None,
+) -> Snapshot:
     """A valid document (no problems from `parse_document`) as a snapshot. `states`: endpoint overrides that are not active.
 
-    In order of name, so that a version is the same value on every router, however its parts came.
+    In order of name, so that a version is the same value on every router, however its parts came. `before`: a document and what it was
+    compiled to; entries that are the same objects in both documents are taken over instead of being made again.
     """
-    providers = {name: _provider(name, raw) for name, raw in document["providers"].items()}
-    accounts = {name: _account(name, raw) for name, raw in document["accounts"].items()}
-    models = {name: _model(name, raw) for name, raw in sorted(document["models"].items())}
+    kept = _Kept(*before) if before else None
+    providers = {name: (kept and kept.provider(name, raw)) or _provider(name, raw) for name, raw in document["providers"].items()}
+    accounts = {name: (kept and kept.account(name, raw)) or _account(name, raw) for name, raw in document["accounts"].items()}
+    models = {name: (kept and kept.model(name, raw)) or _model(name, raw) for name, raw in sorted(document["models"].items())}
     endpoints: dict[str, Endpoint] = {}
     by_model: dict[str, list[Endpoint]] = {name: [] for name in models}
     for name, raw in sorted(document["endpoints"].items()):
         model = models[str(raw["model"])]
         pool = tuple(accounts[str(account)] for account in cast(list[str], raw.get("accounts") or [raw["account"]]))
-        endpoint = _endpoint(name, raw, model, providers[pool[0].provider], pool, (states or {}).get(name, "active"))
-        endpoints[name] = endpoint
-        by_model[model.id].append(endpoint)
+        provider, state = providers[pool[0].provider], (states or {}).get(name, "active")
+        endpoint = kept and kept.endpoint(name, raw, model, provider, pool, state)
+        endpoints[name] = endpoint or _endpoint(name, raw, model, provider, pool, state)
+        by_model[model.id].append(endpoints[name])
     aliases = {alias: model.id for model in models.values() for alias in model.aliases}
     tiers = _unfolded(document["tiers"], aliases)
     return Snapshot(version, checksum, models, endpoints, {k: tuple(v) for k, v in by_model.items()}, aliases, tiers, providers)
+
+
+class _Kept:
+    """What an earlier version was compiled to, by the entries it was compiled from."""
+
+    def __init__(self, document: Document, snapshot: Snapshot) -> None:
+        self._document, self._snapshot = document, snapshot
+        self._accounts = {account.name: account for endpoint in snapshot.endpoints.values() for account in endpoint.accounts}
+
+    def _is_same(self, kind: str, name: str, raw: object) -> bool:
+        return self._document[kind].get(name) is raw
+
+    def provider(self, name: str, raw: object) -> Provider | None:
+        return self._snapshot.providers[name] if self._is_same("providers", name, raw) else None
+
+    def account(self, name: str, raw: object) -> Account | None:
+        return self._accounts.get(name) if self._is_same("accounts", name, raw) else None
+
+    def model(self, name: str, raw: object) -> Model | None:
+        return self._snapshot.models[name] if self._is_same("models", name, raw) else None
+
+    def endpoint(self, name: str, raw: object, model: Model, provider: Provider, pool: tuple[Account, ...], state: str) -> Endpoint | None:
+        """Also its model, provider and accounts went into it."""
+        if not self._is_same("endpoints", name, raw) or self._snapshot.models.get(model.id) is not model:
+            return None
+        found = self._snapshot.endpoints[name]
+        return found if (found.provider, found.accounts, found.state) == (provider, pool, state) else None
 
 
 def _unfolded(tiers: Mapping[str, Mapping[str, object]], aliases: Mapping[str, ModelId]) -> dict[str, tuple[ModelId, ...]]:
@@ -330,12 +367,3 @@ def _price(raw: Mapping[str, object]) -> Price:
         return None if amount is None else int(amount * 1_000_000)
 
     return Price(pico("input"), pico("output"), pico("cached_input"), pico("cache_write"), pico("cache_write_1h"))
-
-
-def collection_checksum(resources: Mapping[tuple[int, str], bytes]) -> str:
-    """Checksum of a collection: SHA-256 over kind, name and body of every resource, in order of (kind, name); hex."""
-    total = hashlib.sha256()
-    for (kind, name), body in sorted(resources.items()):
-        total.update(f"{kind} {len(name.encode())} {name} {len(body)} ".encode())
-        total.update(body)
-    return total.hexdigest()

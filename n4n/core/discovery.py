@@ -21,12 +21,12 @@ checksum is the announced one, so that a mixture of two versions cannot come to 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from n4n.core.catalog import collection_checksum
+from n4n.core.checksum import Change, checksum_after, collection_checksum
+from n4n.core.checksum import ResourceId as ResourceId
 
-ResourceId = tuple[int, str]  # kind, name
 Resources = Mapping[ResourceId, bytes]
 MOST_PARTS = 4096  # of under 1 MiB each
 QUIET_HEARTBEATS = 3  # heads that we lack, told this often with nothing sent in between, mean that nothing will be sent
@@ -97,11 +97,12 @@ class More:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A whole, matching set: compile it, then `accept` or `refuse`."""
+    """A whole, matching set: compile it, then `accept` or `refuse`. `changed`: what differs from what is held; None: it came whole."""
 
     version: int
     checksum: str
     resources: Resources
+    changed: frozenset[ResourceId] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +233,19 @@ class Collector:
 
     def _judge(self, last: Part) -> Apply | Nack:
         scratch = dict(self.resources) if last.base_version else {}
+        changes: list[Change] = []
         for part in self._gathered:
-            scratch.update(part.upserts)
-            for name in part.removed:
-                scratch.pop(name, None)
+            for name, body in part.upserts:
+                changes.append((name, scratch.get(name), body))
+                scratch[name] = body
+            changes.extend((name, scratch.pop(name, None), None) for name in part.removed)
         self._forget()
-        total = collection_checksum(scratch)
+        total = checksum_after(self.held.checksum, changes) if last.base_version else collection_checksum(scratch)
         if total != last.checksum:
             return Nack(last.version, "checksum", f"the resources add up to {total[:12]}…, not to the announced {last.checksum[:12]}…")
+        changed = frozenset(name for name, _, _ in changes) if last.base_version else None
         self.phase = Phase.JUDGING
-        self._offered = Apply(last.version, last.checksum, scratch)
+        self._offered = Apply(last.version, last.checksum, scratch, changed)
         return self._offered
 
     def _lose(self, version: int, field: str, reason: str) -> NeedsNewStream:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from n4n.core import schema
@@ -201,8 +201,16 @@ FIELDS: dict[str, dict[str, Field]] = {
 }  # fmt: skip
 
 
-def parse_document(raw: object) -> tuple[Document, list[Problem]]:
-    """The normal form of a document and everything that is wrong with it; the form is whole only where nothing is wrong."""
+def read_entry(kind: str, name: str, raw: object, problems: Problems) -> Table:
+    """The normal form of one entry of a section, by its own fields alone."""
+    return schema.read_table(raw, f"{kind}.{name}", problems, FIELDS[kind])
+
+
+def parse_document(raw: object, read: Callable[[str, str, object, Problems], Table] = read_entry) -> tuple[Document, list[Problem]]:
+    """The normal form of a document and everything that is wrong with it; the form is whole only where nothing is wrong.
+
+    `read` makes the normal form of one entry; who has read an entry before may answer what came of it then.
+    """
     problems: Problems = []
     document: Document = {kind: {} for kind in KINDS}
     if not isinstance(raw, Mapping):
@@ -214,7 +222,7 @@ def parse_document(raw: object) -> tuple[Document, list[Problem]]:
             )
     for kind in KINDS:
         for name, inner in schema.named(raw.get(kind), kind, problems).items():
-            document[kind][name] = schema.read_table(inner, f"{kind}.{name}", problems, FIELDS[kind])
+            document[kind][name] = read(kind, name, inner, problems)
     told = {problem.field for problem in problems}
     problems.extend(problem for problem in _cross_check(document) if not (problem.field in told or _follows_from(told, problem.field)))
     return document, problems

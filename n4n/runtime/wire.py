@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, cast
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
 from n4n.core.access import AccessSnapshot, Key
-from n4n.core.catalog import Snapshot, collection_checksum, compile_snapshot
+from n4n.core.catalog import Snapshot, compile_snapshot
+from n4n.core.checksum import collection_checksum
 from n4n.core.discovery import Heads, Held, Nack, Part, ResourceId, Unreadable
 from n4n.core.discovery import Resources as Resources
-from n4n.core.document import KINDS, Document, Table, parse_document
+from n4n.core.document import KINDS, Document, Table, canonical_json, parse_document, read_entry
 from n4n.core.errors import CatalogRefused, Problem
+from n4n.core.schema import Problems
 from n4n.v1 import discovery_pb2, types_pb2
 
 CATALOG: Final = types_pb2.COLLECTION_CATALOG
@@ -29,6 +33,7 @@ _KIND: dict[str, types_pb2.Kind] = {
     "endpoints": types_pb2.KIND_ENDPOINT,
     "tiers": types_pb2.KIND_TIER,
 }
+_KEY: Final = types_pb2.KIND_KEY
 _SECTION: dict[int, str] = {number: section for section, number in _KIND.items()}
 _MESSAGE: dict[int, type[Message]] = {
     types_pb2.KIND_PROVIDER: types_pb2.Provider,
@@ -39,49 +44,110 @@ _MESSAGE: dict[int, type[Message]] = {
 }
 
 
+_REMEMBERED = 8192  # encoded entries: a catalog is encoded when it is checked, committed and pushed, and mostly unchanged each time
+
+
 def catalog_resources(document: Document, states: Mapping[str, str]) -> Resources:
     """A valid document and its endpoint overrides as resources; equal input gives equal bytes."""
-    resources: dict[tuple[int, str], bytes] = {}
+    resources: dict[ResourceId, bytes] = {}
     for section in KINDS:
-        kind = _KIND[section]
+        overrides = states if section == "endpoints" else {}
         for name, table in document[section].items():
-            told = _to_proto_form(section, table)
-            if section == "endpoints" and states.get(name, "active") != "active":
-                told["state"] = states[name]
-            message = json_format.ParseDict(told, _MESSAGE[kind]())
-            resources[(kind, name)] = message.SerializeToString(deterministic=True)
+            given = _Given(canonical_json(table), overrides.get(name, "active"), table)
+            resources[(_KIND[section], name)] = _encoded(section, given)
     return resources
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """An entry; two with one spelling and state are one entry (1, 1.0 and true are spelled differently)."""
+
+    spelling: str
+    state: str
+    table: Table = field(compare=False, repr=False)
+
+
+@lru_cache(_REMEMBERED)
+def _encoded(section: str, given: _Given) -> bytes:
+    told = _to_proto_form(section, given.table)
+    if given.state != "active":
+        told["state"] = given.state
+    return json_format.ParseDict(told, _MESSAGE[_KIND[section]]()).SerializeToString(deterministic=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One resource of the catalog, read: its bytes, its normal form, and the override beside it."""
+
+    body: bytes
+    table: Table
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogBuild:
+    """A compiled snapshot and what it was made from, so that the next version reads and compiles only what changed."""
+
+    snapshot: Snapshot
+    document: Document
+    entries: Mapping[ResourceId, Entry]
 
 
 def compile_catalog(resources: Resources, *, version: int, checksum: str) -> Snapshot:
     """Resources as a compiled snapshot; CatalogRefused with every field path when they are not a valid catalog."""
+    check_sum(resources, checksum)
+    return build_catalog(resources, version=version, checksum=checksum).snapshot
+
+
+def check_sum(resources: Resources, checksum: str) -> None:
+    """CatalogRefused when they do not add up."""
     actual = collection_checksum(resources)
     if actual != checksum:
         raise CatalogRefused([Problem("checksum", f"the resources add up to {actual[:12]}…, not to the announced {checksum[:12]}…")])
-    raw: dict[str, dict[str, object]] = {section: {} for section in KINDS}
-    states: dict[str, str] = {}
-    for (kind, name), body in sorted(resources.items()):
-        section = _SECTION.get(kind)
+
+
+def build_catalog(resources: Resources, *, version: int, checksum: str, before: CatalogBuild | None = None) -> CatalogBuild:
+    """Resources whose sum has been checked, as a catalog; CatalogRefused with every field path. What is as in `before` is taken over."""
+    known = before.entries if before else {}
+    raw: Document = {section: {} for section in KINDS}
+    entries: dict[ResourceId, Entry] = {}
+    for name, body in sorted(resources.items()):
+        section = _SECTION.get(name[0])
         if section is None:
             continue  # a kind of a newer version: unknown, ignored
-        table = _from_proto_form(section, _decode(section, name, kind, body))
-        state = table.pop("state", None)
-        if state is not None:
-            states[name] = str(state)
-        raw[section][name] = table
-    document, problems = parse_document(raw)
+        entry = known.get(name)
+        if entry is None or entry.body != body:
+            entry = _decode(section, name, body)
+        entries[name] = entry
+        raw[section][name[1]] = entry.table
+
+    def read(section: str, name: str, table: object, problems: Problems) -> Table:
+        entry = known.get((_KIND[section], name))
+        return entry.table if entry is not None and entry.table is table else read_entry(section, name, table, problems)
+
+    document, problems = parse_document(raw, read)
     if problems:
         raise CatalogRefused(problems)
-    return compile_snapshot(document, version=version, checksum=checksum, states=states)
+    states = {name: entry.state for (_, name), entry in entries.items() if entry.state is not None}
+    was = (before.document, before.snapshot) if before else None
+    snapshot = compile_snapshot(document, version=version, checksum=checksum, states=states, before=was)
+    normal = {name: _normal(entry, document[_SECTION[name[0]]][name[1]]) for name, entry in entries.items()}
+    return CatalogBuild(snapshot, document, normal)
 
 
-def _decode(section: str, name: str, kind: int, body: bytes) -> Table:
-    message = _MESSAGE[kind]()
+def _normal(entry: Entry, table: Table) -> Entry:
+    return entry if entry.table is table else Entry(entry.body, table, entry.state)
+
+
+def _decode(section: str, name: ResourceId, body: bytes) -> Entry:
+    message = _MESSAGE[name[0]]()
     try:
         message.ParseFromString(body)
     except DecodeError as error:
-        raise CatalogRefused([Problem(f"{section}.{name}", "is not a readable protobuf message")]) from error
-    return cast(Table, json_format.MessageToDict(message, preserving_proto_field_name=True))
+        raise CatalogRefused([Problem(f"{section}.{name[1]}", "is not a readable protobuf message")]) from error
+    table = _from_proto_form(section, cast(Table, json_format.MessageToDict(message, preserving_proto_field_name=True)))
+    state = table.pop("state", None)
+    return Entry(body, table, None if state is None else str(state))
 
 
 def _to_proto_form(section: str, table: Table) -> Table:
@@ -139,16 +205,40 @@ def encode_key(key: Key) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
+def key_resource(public_id: str) -> ResourceId:
+    """What a key goes by in the access collection."""
+    return _KEY, public_id
+
+
 def access_resources(keys: Mapping[str, Key]) -> Resources:
     """Keys that may be used, by public id, as resources."""
-    return {(types_pb2.KIND_KEY, public_id): encode_key(key) for public_id, key in keys.items()}
+    return {key_resource(public_id): encode_key(key) for public_id, key in keys.items()}
 
 
 def compile_access(resources: Resources, *, version: int, checksum: str) -> AccessSnapshot:
-    """Resources as the set of keys; CatalogRefused when a key cannot be read."""
-    if collection_checksum(resources) != checksum:
-        raise CatalogRefused([Problem("checksum", "the resources do not add up to the announced checksum")])
-    keys = {name: _key(name, body) for (kind, name), body in resources.items() if kind == types_pb2.KIND_KEY}
+    """Resources as the set of keys; CatalogRefused when they do not add up or a key cannot be read."""
+    check_sum(resources, checksum)
+    return build_access(resources, version=version, checksum=checksum)
+
+
+def build_access(
+    resources: Resources,
+    *,
+    version: int,
+    checksum: str,
+    before: AccessSnapshot | None = None,
+    changed: Iterable[ResourceId] | None = None,
+) -> AccessSnapshot:
+    """Resources whose sum has been checked, as the set of keys; CatalogRefused. With `changed`, all others are as in `before`."""
+    if before is None or changed is None:
+        return AccessSnapshot(version, checksum, {name: _key(name, body) for (kind, name), body in resources.items() if kind == _KEY})
+    keys = dict(before.keys)
+    for kind, name in changed:
+        body = resources.get((kind, name))
+        if kind == _KEY and body is not None:
+            keys[name] = _key(name, body)
+        elif kind == _KEY:
+            keys.pop(name, None)
     return AccessSnapshot(version, checksum, keys)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from n4n.core.access import Key
 from n4n.core.catalog import (
@@ -194,6 +195,53 @@ def test_any_catalog_survives_the_wire(raw: Raw) -> None:
         assert canonical_json(arrived.endpoints[name].body) == canonical_json(endpoint.body)
 
 
+@settings(max_examples=60)
+@given(documents(), documents(), st.sampled_from(["active", "draining", "disabled"]))
+def test_a_catalog_built_on_an_earlier_one_is_the_one_built_from_nothing(earlier: Raw, later: Raw, state: str) -> None:
+    mixed = {**later, "endpoints": {**later["endpoints"]}}
+    for name, endpoint in earlier["endpoints"].items():  # some entries stay, some change, what they refer to may be another
+        if endpoint["model"] in later["models"] and endpoint["account"] in later["accounts"]:
+            mixed["endpoints"].setdefault(name, endpoint)
+    before = wire.build_catalog(wire.catalog_resources(parse_document(earlier)[0], {}), version=1, checksum="a")
+    resources = wire.catalog_resources(parse_document(mixed)[0], dict.fromkeys(mixed["endpoints"], state))
+
+    after = wire.build_catalog(resources, version=2, checksum="b", before=before)
+
+    anew = wire.build_catalog(resources, version=2, checksum="b")
+    assert (after.snapshot, after.document, after.entries) == (anew.snapshot, anew.document, anew.entries)
+    assert list(after.snapshot.endpoints) == list(anew.snapshot.endpoints)
+
+
+def test_only_what_changed_is_read_and_compiled_again() -> None:
+    def built(raw: Raw, before: wire.CatalogBuild | None = None, **states: str) -> wire.CatalogBuild:
+        resources = wire.catalog_resources(parse_document(raw)[0], states)
+        return wire.build_catalog(resources, version=1, checksum="c", before=before)
+
+    first = built(FULL)
+    second = built(changed(FULL, "models", "large", "strategy", to="health"), first)
+
+    assert second.snapshot.models["small"] is first.snapshot.models["small"]
+    assert second.snapshot.endpoints["house-small"] is first.snapshot.endpoints["house-small"]
+    assert second.entries[(types_pb2.KIND_ENDPOINT, "acme-large")] is first.entries[(types_pb2.KIND_ENDPOINT, "acme-large")]
+    assert second.snapshot.endpoints["acme-large"] is not first.snapshot.endpoints["acme-large"], "its model went into it"
+    third = built(changed(FULL, "models", "large", "strategy", to="health"), second, **{"house-small": "draining"})
+    assert third.snapshot.endpoints["house-small"].state == "draining"
+    assert third.snapshot.endpoints["acme-large"] is second.snapshot.endpoints["acme-large"]
+
+
+def test_a_refusal_names_the_same_problems_on_an_earlier_catalog_as_on_none() -> None:
+    first = wire.build_catalog(wire.catalog_resources(parse_document(FULL)[0], {}), version=1, checksum="c")
+    odd = types_pb2.Endpoint(model="nope", account="house", weight=-1).SerializeToString()
+    resources = {name: entry.body for name, entry in first.entries.items()} | {(types_pb2.KIND_ENDPOINT, "odd"): odd}
+    told = []
+    for before in (None, first):
+        with pytest.raises(CatalogRefused) as refused:
+            wire.build_catalog(resources, version=2, checksum="c", before=before)
+        told.append(refused.value.problems)
+
+    assert told[0] == told[1] and len(told[0]) == 2
+
+
 def test_equal_documents_travel_as_equal_bytes() -> None:
     reordered = {section: dict(reversed(FULL[section].items())) for section in reversed(FULL)}
 
@@ -285,6 +333,19 @@ KEYS = (
         previous_expires_at=1_700_000_000.0,
     ),
 )
+
+
+def test_keys_that_did_not_change_are_taken_over() -> None:
+    resources = dict(wire.access_resources({key.public_id: key for key in KEYS}))
+    before = wire.build_access(resources, version=3, checksum="a")
+    first, second = KEYS
+    after = dict(wire.access_resources({first.public_id: Key(first.public_id, "other", b"t" * 32)})) | {(99, "new"): b"?"}
+
+    access = wire.build_access(after, version=4, checksum="b", before=before, changed=[*resources, (99, "new")])
+
+    assert access == wire.build_access(after, version=4, checksum="b")
+    kept = wire.build_access(resources, version=4, checksum="a", before=before, changed=[wire.key_resource(second.public_id)])
+    assert kept.keys[first.public_id] is before.keys[first.public_id] and kept.keys == before.keys
 
 
 def test_keys_that_travelled_are_the_keys_that_were_sent() -> None:

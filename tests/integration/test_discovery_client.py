@@ -182,7 +182,7 @@ async def test_a_fault_of_ours_in_compiling_costs_a_nack_and_not_the_router(
             raise KeyError("fault")
 
         with monkeypatch.context() as patched:
-            patched.setattr(wire, "compile_catalog", broken)
+            patched.setattr(wire, "build_catalog", broken)
             plane.push(update(2, TWO))
             assert (await plane.nack()).reason == "cannot be compiled: KeyError"
         assert follower.version == 1
