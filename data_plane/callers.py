@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Mapping
 
 from aiohttp import web
+from multidict import MultiDict, MultiMapping
 
 from n4n.core import directives as grammar
 from n4n.core.access import AccessSnapshot, Key
@@ -15,28 +15,41 @@ from n4n.core.chat import ChatRequest
 from n4n.core.directives import Directives
 from n4n.core.errors import MalformedRequest
 
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NO_QUERY: MultiMapping[str] = MultiDict()
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
 PRIORITIES = ("interactive", "background", "best_effort")
 MAX_TIMEOUT_MS = 24 * 3_600_000
+
+
+def new_request_id() -> str:
+    """A label for a request that came without one."""
+    return "req_" + secrets.token_hex(12)
 
 
 class Asked:
     """Reads the request headers of §2.2, each of which may also be a query parameter of the same name; the header wins."""
 
     def __init__(self, request: web.BaseRequest) -> None:
-        self._headers: Mapping[str, str] = request.headers
-        self._query: Mapping[str, str] = request.query if request.query_string else {}
+        self._headers = request.headers
+        self._query: MultiMapping[str] = request.query if request.query_string else _NO_QUERY
 
     def get(self, name: str) -> str | None:
-        """The header, else the query parameter, else None."""
-        value = self._headers.get(name)
-        return self._query.get(name) if value is None else value
+        """The header, else the query parameter, else None. MalformedRequest: sent twice, or with control characters in it."""
+        values = self._headers.getall(name, None) or self._query.getall(name, None)
+        if values is None:
+            return None
+        if len(values) > 1:
+            raise MalformedRequest(f"{name} was sent {len(values)} times; send it once", param=name)
+        if _CONTROL.search(values[0]):
+            raise MalformedRequest(f"{name} holds control characters", param=name)
+        return values[0]
 
     @property
-    def request_id(self) -> str:
-        """The caller's label, or a new one where it sent none or one that is no label."""
+    def request_id(self) -> str | None:
+        """The caller's label; None where it sent none, or one that is no label: 1 to 128 visible ASCII characters."""
         given = self.get("x-request-id")
-        return given if given is not None and _REQUEST_ID.match(given) else "req_" + secrets.token_hex(12)
+        return given if given is not None and _REQUEST_ID.match(given) else None
 
     @property
     def api_key(self) -> str | None:

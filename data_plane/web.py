@@ -8,19 +8,21 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import unquote
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
 
 from data_plane.answers import ClientGone, answer_headers
-from data_plane.callers import Asked, authenticate
+from data_plane.bodies import BodyBounds, BoundedRequest
+from data_plane.callers import Asked, authenticate, new_request_id
+from data_plane.connections import Bounds, Connection, Door, Refused
 from data_plane.meter import Meter, Record
 from data_plane.replies import error_body, error_headers, outcome
 from data_plane.router import Router
 from data_plane.skins.chat import chat_completions
 from data_plane.skins.explain import encode, explain_route
 from data_plane.skins.models import list_models, show_model
-from n4n.core.errors import BodyTooLarge, Draining, GatewayError, MalformedRequest, NoSuchRoute
+from n4n.core.errors import Draining, GatewayError, NoSuchRoute, TooManyConnections
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import exposition
 
@@ -33,8 +35,11 @@ class Web:
 
     def __init__(self, router: Router, meter: Meter, settings: Settings) -> None:
         self._router, self._meter, self._settings = router, meter, settings
-        self._max_body = settings.max_body_mib << 20
-        self.draining = False
+        self._body_bounds = BodyBounds(settings.max_body_mib << 20, float(settings.body_timeout_sec))
+        self.leaving = False  # /ready says so, and a balancer looks elsewhere
+        self.draining = False  # every answer closes its connection; requests are served as ever
+        self.running: set[asyncio.Task[object]] = set()  # the requests in the works
+        self._cut = False
         self._routes: dict[tuple[str, str], Handler] = {
             ("POST", "/v1/chat/completions"): self._chat,
             ("POST", "/v1/route:explain"): self._explain,
@@ -43,38 +48,66 @@ class Web:
 
     def server(self) -> web.Server:
         """The aiohttp server; a request's task is cancelled when its client goes."""
-        return web.Server(
-            self.answer,
-            request_factory=self._request,
-            handler_cancellation=True,
-            access_log=None,
-            keepalive_timeout=float(self._settings.keep_alive_sec),
-            lingering_time=2.0,
-        )
+        bounds = Bounds.of(self._settings)
+        return Door(self.answer, request_factory=self._request, bounds=bounds, refusal=self._refusal, full=self._full)
 
     def _request(
         self,
         message: RawRequestMessage,
         payload: StreamReader,
-        protocol: RequestHandler,
-        writer: object,
+        protocol: web.RequestHandler,
+        writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
-        loop = asyncio.get_running_loop()
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=self._max_body)  # type: ignore[arg-type]
+        if isinstance(protocol, Connection):
+            protocol.began(payload)
+        return BoundedRequest(message, payload, protocol, writer, task, self._body_bounds)
+
+    def _refusal(self, error: GatewayError) -> Refused:
+        """The answer, and the record, of bytes that never became a request."""
+        record = self._record()
+        self._note(record, error)
+        record.status = error.status
+        self._meter.close(record)
+        return Refused(error.status, answer_headers(record) | error_headers(error), error_body(error, record.request_id))
+
+    def _full(self) -> Refused:
+        """The answer to a client above the bound; it leaves no record, or a flood of clients would be a flood of lines."""
+        error, request_id = TooManyConnections(retry_after_s=1), new_request_id()
+        return Refused(error.status, {"server": "n4n", "x-request-id": request_id} | error_headers(error), error_body(error, request_id))
+
+    def _record(self) -> Record:
+        return Record(request_id=new_request_id(), started=self._router.clock(), clock=self._router.clock)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, whatever it is."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.running.add(task)
+        try:
+            response = await self._answer(request)
+            if self.draining and not response.prepared:
+                response.force_close()
+            return response
+        finally:
+            self.running.discard(task)
+
+    def cut(self) -> None:
+        """Ends what still runs: a 503, or a last event where output has been sent."""
+        self._cut = True
+        for task in self.running:
+            task.cancel()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         plain = {"/live": self._live, "/ready": self._ready, "/metrics": self._metrics}.get(request.path)
         if plain is not None and request.method in ("GET", "HEAD"):
             return await plain()
         return await self._recorded(request)
 
     async def _recorded(self, request: web.BaseRequest) -> web.StreamResponse:
-        asked = Asked(request)
-        record = Record(request_id=asked.request_id, started=self._router.clock(), clock=self._router.clock)
+        record = self._record()
         try:
-            return await self._answered(request, asked, record)
+            return await self._answered(request, Asked(request), record)
         except ClientGone as gone:
             record.status, record.outcome = 499, "cancelled"
             return gone.response
@@ -83,34 +116,37 @@ class Web:
 
     async def _answered(self, request: web.BaseRequest, asked: Asked, record: Record) -> web.StreamResponse:
         try:
+            record.request_id = asked.request_id or record.request_id
             return await self._route(request)(request, asked, record)
         except GatewayError as error:
-            return await self._failed(record, error)
-        except web.HTTPRequestEntityTooLarge:
-            limit = f"the request body is larger than {self._settings.max_body_mib} MiB, the bound that N4N_MAX_BODY_MIB sets"
-            return await self._failed(record, BodyTooLarge(limit))
-        except web.RequestPayloadError:
-            return await self._failed(record, MalformedRequest("the request body broke off or is not well-formed HTTP"))
+            return await self._failed(request, record, error)
         except ClientGone:
             raise
+        except asyncio.CancelledError:
+            if not self._cut:
+                raise  # the client is gone
+            return await self._failed(request, record, Draining(retry_after_s=1))
         except Exception:  # the outermost handler: a fault of ours, told without details
             log.exception("request %s failed", record.request_id)
-            return await self._failed(record, GatewayError("the gateway failed; its log tells why under this request id"))
+            return await self._failed(request, record, GatewayError("the gateway failed; its log tells why under this request id"))
 
-    async def _failed(self, record: Record, error: GatewayError) -> web.StreamResponse:
+    def _note(self, record: Record, error: GatewayError) -> None:
         record.outcome, record.error_code = outcome(error), error.code
+
+    async def _failed(self, request: web.BaseRequest, record: Record, error: GatewayError) -> web.StreamResponse:
+        self._note(record, error)
         if record.interrupt is not None:
             record.status = 200
             return await record.interrupt(error)
         record.status = error.status
         headers = answer_headers(record) | error_headers(error)
-        return web.Response(
-            status=error.status, body=error_body(error, record.request_id), content_type="application/json", headers=headers
-        )
+        body = error_body(error, record.request_id)
+        answer = web.Response(status=error.status, body=body, content_type="application/json", headers=headers)
+        if not request.content.is_eof():  # the rest of its body is not waited for
+            answer.force_close()
+        return answer
 
     def _route(self, request: web.BaseRequest) -> Handler:
-        if self.draining:
-            raise Draining(retry_after_s=1)
         path = request.path
         handler = self._routes.get((request.method, path))
         if handler is not None:
@@ -147,7 +183,7 @@ class Web:
         return web.Response(text="ok\n")
 
     async def _ready(self) -> web.Response:
-        if self.draining:
+        if self.leaving:
             return web.Response(status=503, text="draining\n")
         if not self._router.ready:
             return web.Response(status=503, text="no catalog yet\n")

@@ -1,0 +1,325 @@
+"""The client side of a worker: how many connections there are, how long a head may take, who does not read, how refusals leave.
+
+`Door` makes one `Connection` for each client; both extend aiohttp's server by its public methods alone. Once in a while
+the door looks over all connections, so that no request pays for timers.
+
+    head: first byte (or a new connection) ──▶ end of head      at most header_timeout_s, else 408 and close
+    body: data_plane/bodies.py
+    answer: what was written ──▶ taken by the client            some of it within slow_reader_s, else the connection is reset
+    then: idle                                                  at most keep_alive_s (aiohttp's own timer)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import cast
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+
+from n4n.core.errors import GatewayError, HeadersTooLarge, MalformedRequest, RequestTooSlow, TargetTooLong
+from n4n.runtime.settings import Settings
+
+TARGET_LIMIT = 8190  # bytes of a request line
+HEADER_LIMIT = 16 << 10  # bytes of one header
+MOST_HEADERS = 100
+HEAD_LIMIT = 64 << 10  # bytes of all headers
+READ_BUFFER = 64 << 10  # twice as much of a body is held at most before the client is not read from any more
+LINGER_S = 1.0  # a refused client may still be sending: it gets the answer, not a reset
+UNREAD_BODY_S = 2.0  # the same where a whole request was understood
+LONGEST_ROUND_S = 1.0
+log = logging.getLogger("n4n.data_plane")
+RequestFactory = Callable[
+    [RawRequestMessage, StreamReader, web.RequestHandler, AbstractStreamWriter, "asyncio.Task[None]"], web.BaseRequest
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An answer to bytes that never became a request."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def wire(self) -> bytes:
+        """As bytes that close the connection."""
+        fields = {
+            **self.headers,
+            "content-type": "application/json; charset=utf-8",
+            "content-length": str(len(self.body)),
+            "connection": "close",
+        }
+        lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}", *(f"{name}: {value}" for name, value in fields.items())]
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + self.body
+
+
+class Head:
+    """How far the next request's head has come. `since`: when its first byte came, None while there is none."""
+
+    __slots__ = ("_seam", "done", "since", "size")
+
+    def __init__(self, since: float | None = None) -> None:
+        self.since, self.size, self.done = since, 0, False
+        self._seam = b""
+
+    def received(self, piece: bytes, now: float) -> None:
+        """Bytes that belong to a head, not to a body. What follows the head's end is not looked at."""
+        if self.done:
+            return
+        if self.since is None:
+            self.since = now
+        if not self.size:
+            piece = piece.lstrip(b"\r\n")  # RFC 9112, 2.2: empty lines before a request are passed over
+        end = piece.find(b"\r\n\r\n")
+        if end < 0:
+            seam = self._seam + piece[:3]
+            end = -1 if b"\r\n\r\n" not in seam else 0
+        if end >= 0:
+            self.done = True
+        self.size += len(piece) if end < 0 else end
+        self._seam = (self._seam + piece[-3:])[-3:]
+
+    def late(self, now: float, bound_s: float) -> bool:
+        """Whether it has begun, and should have ended."""
+        return self.since is not None and not self.done and now - self.since >= bound_s
+
+
+class Unread:
+    """How much of what was written the client has not taken, and since when nothing of it moved."""
+
+    __slots__ = ("_moved", "size")
+
+    def __init__(self) -> None:
+        self.size, self._moved = 0, 0.0
+
+    def seen(self, size: int, now: float) -> None:
+        """`size` bytes wait to be taken."""
+        if not size or size < self.size or not self.size:
+            self._moved = now
+        self.size = size
+
+    def moved(self) -> None:
+        """The client took some."""
+        self.size = 0
+
+    def stuck(self, now: float, bound_s: float) -> bool:
+        """Whether the client took nothing for so long."""
+        return self.size > 0 and now - self._moved >= bound_s
+
+
+class LastAnswer(web.Response):
+    """An answer after which nothing more is read: it arrives although its client may still be sending."""
+
+    def __init__(self, refused: Refused, wire: asyncio.Transport) -> None:
+        super().__init__(status=refused.status, body=refused.body, content_type="application/json", headers=refused.headers)
+        self.force_close()
+        self._wire = wire
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Sends the end, then gives the client a moment to take it before the connection is closed over its unread bytes."""
+        await super().write_eof(data)
+        self._wire.write_eof()
+        await asyncio.sleep(LINGER_S)
+
+
+class Connection(web.RequestHandler):
+    """One client's connection, watched."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__(
+            door,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=door.bounds.keep_alive_s,
+            access_log=None,  # type: ignore[arg-type]  # None: none
+            max_line_size=TARGET_LIMIT,
+            max_field_size=HEADER_LIMIT,
+            max_headers=MOST_HEADERS,
+            read_bufsize=READ_BUFFER,
+            lingering_time=UNREAD_BODY_S,
+            auto_decompress=False,
+        )
+        self.door = door
+        self.head = Head()
+        self.unread = Unread()
+        self.body: StreamReader | None = None  # of the newest request
+        self.busy = self.refused = False
+        self.wire: asyncio.Transport | None = None  # aiohttp forgets its own before the last bytes have left
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is there, and owes a head."""
+        self.wire = cast(asyncio.Transport, transport)
+        self.head = Head(self.door.clock())
+        self.door.entered()
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It is gone, and everything that was written with it."""
+        self.door.left()
+        self.wire = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a head or a body. aiohttp calls it with none to go on with what it kept."""
+        if self.refused:
+            return
+        if data and (self.body is None or self.body.is_eof()):
+            self.head.received(data, self.door.clock())
+            if self.head.size > HEAD_LIMIT and not self.busy:
+                self.refuse(HeadersTooLarge())
+                return
+        super().data_received(data)
+
+    def resume_writing(self) -> None:
+        """The client has taken enough for us to go on."""
+        self.unread.moved()
+        super().resume_writing()
+
+    def began(self, body: StreamReader) -> None:
+        """A head is complete; its request is being answered."""
+        self.head, self.body, self.busy = Head(), body, True
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Writes what is left of an answer; from then on the next head's time counts."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self.busy = False
+            if self.head.since is not None:
+                self.head.since = self.door.clock()
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """The answer to bytes that are no request. What aiohttp knows of them may hold a key, so it is neither told nor logged."""
+        if self.wire is None or request.writer.output_size > 0:
+            raise ConnectionError("nothing can be answered any more")
+        self.refused = True
+        return LastAnswer(self.door.refusal(error_of(exc)), self.wire)
+
+    def log_exception(self, *args: object, **kw: object) -> None:
+        """aiohttp logs requests and their bytes here; the request log has what may be known of them."""
+
+    def refuse(self, error: GatewayError) -> None:
+        """Answers in the place of a request that has not come, and closes."""
+        assert self.wire is not None
+        self.refused = True
+        self.wire.write(self.door.refusal(error).wire())
+        self.wire.write_eof()
+        asyncio.get_running_loop().call_later(LINGER_S, self.force_close)
+
+    def look(self, now: float) -> None:
+        """Ends what takes too long."""
+        if self.wire is None:
+            return
+        self.unread.seen(self.wire.get_write_buffer_size(), now)
+        if self.unread.stuck(now, self.door.bounds.slow_reader_s):
+            self.wire.abort()
+        elif not self.busy and not self.refused and self.head.late(now, self.door.bounds.header_timeout_s):
+            if self.head.size:
+                self.refuse(
+                    RequestTooSlow("the request's headers did not arrive in time; N4N_HEADER_TIMEOUT_SEC sets how long they may take")
+                )
+            else:
+                self.force_close()
+
+
+class TurnedAway(asyncio.Protocol):
+    """A client above the bound: it is told so at once, whatever it sends."""
+
+    def __init__(self, refused: Refused) -> None:
+        self._answer = refused.wire()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Answers, and leaves the client a moment to take it."""
+        wire = cast(asyncio.Transport, transport)
+        wire.write(self._answer)
+        wire.write_eof()
+        asyncio.get_running_loop().call_later(LINGER_S, wire.abort)
+
+
+def error_of(fault: BaseException | None) -> GatewayError:
+    """What a fault of aiohttp's parser is called here; any other is ours."""
+    if isinstance(fault, LineTooLong):
+        return TargetTooLong() if fault.args[1] == TARGET_LIMIT else HeadersTooLarge()
+    if isinstance(fault, BadHttpMessage):
+        return HeadersTooLarge() if "Too many headers" in fault.message else MalformedRequest("the request is not well-formed HTTP/1.1")
+    return GatewayError("the gateway failed; its log tells why")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a worker's clients are held to."""
+
+    connections: int  # 0: any number
+    header_timeout_s: float
+    keep_alive_s: float
+    slow_reader_s: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> Bounds:
+        """As the settings say."""
+        return cls(
+            settings.max_connections, float(settings.header_timeout_sec), float(settings.keep_alive_sec), float(settings.slow_reader_sec)
+        )
+
+    @property
+    def round_s(self) -> float:
+        """How often connections are looked over."""
+        return min(LONGEST_ROUND_S, self.header_timeout_s / 4, self.slow_reader_s / 4)
+
+
+class Door(web.Server):
+    """aiohttp's server behind these bounds. `refusal` makes the answer to bytes that are no request, `full` that to one client too many."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        *,
+        request_factory: RequestFactory,
+        bounds: Bounds,
+        refusal: Callable[[GatewayError], Refused],
+        full: Callable[[], Refused],
+    ) -> None:
+        super().__init__(handler, request_factory=request_factory, handler_cancellation=True)
+        self.bounds, self.refusal, self._full = bounds, refusal, full
+        self.clock = asyncio.get_running_loop().time
+        self._open = 0
+        self._round: asyncio.TimerHandle | None = None
+        self._told = False
+
+    def __call__(self) -> web.RequestHandler:
+        """One more client: asyncio asks for the protocol of its connection."""
+        if self.bounds.connections and self._open >= self.bounds.connections:
+            if not self._told:
+                log.warning("%d client connections are open, as many as N4N_MAX_CONNECTIONS allows; more are told 503", self._open)
+            self._told = True
+            return TurnedAway(self._full())  # type: ignore[return-value]  # a protocol, which is all that asyncio needs
+        return Connection(self)
+
+    def entered(self) -> None:
+        """A connection was made."""
+        self._open += 1
+        if self._round is None:
+            self._round = asyncio.get_running_loop().call_later(self.bounds.round_s, self._look)
+
+    def left(self) -> None:
+        """A connection is gone."""
+        self._open -= 1
+        self._told = self._told and self._open > self.bounds.connections * 9 // 10
+
+    def _look(self) -> None:
+        now = self.clock()
+        for connection in self.connections:
+            if isinstance(connection, Connection):
+                connection.look(now)
+        self._round = asyncio.get_running_loop().call_later(self.bounds.round_s, self._look) if self._open else None
