@@ -8,7 +8,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from data_plane.meter import Meter, Record, cost_usd, note
+from data_plane.meter import Meter, Record, note
 from data_plane.replies import error_event
 from n4n.core.chat import Chunk, Usage
 from n4n.core.errors import GatewayError
@@ -16,6 +16,8 @@ from n4n.core.stream_tail import StreamTail, with_note
 
 DONE = b"data: [DONE]\n\n"
 USAGE_WAIT_S = 2.0  # how long a finish chunk waits for the usage that belongs on it
+KEEP_ALIVE_S = 15.0  # silence after which an open stream gets a comment; intermediaries close at 30 to 60 s
+KEEP_ALIVE = b": n4n\n\n"
 END_WAIT_S = 0.1  # and for the end mark once the usage has come: reading it keeps the connection reusable
 
 
@@ -28,13 +30,17 @@ class ClientGone(Exception):
 
 
 class Answer(Protocol):
-    """What the engine tells a client through, whatever the skin. Nothing is sent before the first `send`."""
+    """What the engine tells a client through, whatever the skin. Nothing is sent before there is output."""
 
-    started: bool
     wake_at: float | None  # when the stream may be taken as ended though the upstream keeps it open (the router's clock)
+    quiet_until: float | None  # when the client is due a sign of life; None: not before it has seen output
 
-    async def send(self, chunks: Sequence[Chunk]) -> None:
-        """Output that may go now; ClientGone when nobody takes it."""
+    def put(self, chunks: Sequence[Chunk]) -> bool:
+        """Output that may go; it leaves with the next `flush` or `finish`, all in one write. True: there is something to write."""
+        ...
+
+    async def flush(self) -> None:
+        """What was put goes out, or a sign of life where nothing was; ClientGone when nobody takes it."""
         ...
 
     async def finish(self, usage: Usage | None) -> None:
@@ -73,8 +79,8 @@ class WholeAnswer:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._payload = b""
-        self.started = False
         self.wake_at: float | None = None
+        self.quiet_until: float | None = None
         self._response: web.StreamResponse | None = None
 
     @property
@@ -83,17 +89,20 @@ class WholeAnswer:
         assert self._response is not None
         return self._response
 
-    async def send(self, chunks: Sequence[Chunk]) -> None:
+    def put(self, chunks: Sequence[Chunk]) -> bool:
         """Keeps the one chunk that is the answer."""
         self._payload = chunks[-1].payload
+        return True
+
+    async def flush(self) -> None:
+        """A body goes out whole, by `finish`."""
 
     async def finish(self, usage: Usage | None) -> None:
         """Makes the response, the block spliced into the body as it came."""
         record = self._record
         headers = answer_headers(record)
-        cost = cost_usd(record)
-        if cost is not None:
-            headers["x-n4n-usage-cost-usd"] = f"{cost:f}"
+        if record.cost_usd is not None:
+            headers["x-n4n-usage-cost-usd"] = f"{record.cost_usd:f}"
         if record.no_store:
             headers["x-n4n-cache-status"] = "bypass"
         else:
@@ -101,14 +110,31 @@ class WholeAnswer:
         self._response = web.Response(body=with_note(self._payload, note(record)), content_type="application/json", headers=headers)
 
 
+class _EventStream(web.StreamResponse):
+    """A stream whose head leaves with the first events instead of in a write of its own."""
+
+    _send_headers_immediately = False
+
+
 class StreamAnswer:
     """Server-sent events in OpenAI's shape."""
 
-    def __init__(self, request: web.BaseRequest, record: Record, meter: Meter, include_usage: bool, slow_reader_s: float) -> None:
-        self._request, self._record, self._meter, self._slow_reader_s = request, record, meter, slow_reader_s
+    def __init__(
+        self,
+        request: web.BaseRequest,
+        record: Record,
+        meter: Meter,
+        *,
+        include_usage: bool,
+        slow_reader_s: float,
+        keep_alive_s: float = KEEP_ALIVE_S,
+    ) -> None:
+        self._request, self._record, self._meter = request, record, meter
+        self._slow_reader_s, self._keep_alive_s = slow_reader_s, keep_alive_s
         self._tail = StreamTail(include_usage)
+        self._unsent: list[bytes] = []
         self.wake_at: float | None = None
-        self.started = False
+        self.quiet_until: float | None = None
         self._response: web.StreamResponse | None = None
 
     @property
@@ -117,57 +143,61 @@ class StreamAnswer:
         assert self._response is not None
         return self._response
 
-    async def send(self, chunks: Sequence[Chunk]) -> None:
-        """Writes what came together together."""
-        payloads = [payload for chunk in chunks for payload in self._tail.receive(chunk)]
+    def put(self, chunks: Sequence[Chunk]) -> bool:
+        """Takes what may go now; the chunk with the finish reason is kept back for its usage."""
+        for chunk in chunks:
+            self._take(self._tail.receive(chunk))
         if self._tail.waiting:
-            wait_s = END_WAIT_S if self._tail.complete else USAGE_WAIT_S
-            latest = self._record.clock() + wait_s
+            latest = self._record.clock() + (END_WAIT_S if self._tail.complete else USAGE_WAIT_S)
             self.wake_at = latest if self.wake_at is None else min(self.wake_at, latest)
         else:
             self.wake_at = None
-        await self._write(b"".join([b"data: %b\n\n" % payload for payload in payloads]))
+        return bool(self._unsent)
+
+    def _take(self, payloads: Sequence[bytes]) -> None:
+        if payloads and self._record.interrupt is None:  # from here on an error is an event, not a status
+            self._record.interrupt = self.interrupt
+            self._meter.stream_opened()
+        for payload in payloads:
+            self._unsent += (b"data: ", payload, b"\n\n")
+
+    async def flush(self) -> None:
+        """Writes what came together together; a comment where nothing did."""
+        await self._write(b"".join(self._unsent) or KEEP_ALIVE, last=False)
 
     async def finish(self, usage: Usage | None) -> None:
-        """The last chunk, with the block on it, and the end mark."""
-        payloads = self._tail.finish(usage, note(self._record))
-        await self._write(b"".join([b"data: %b\n\n" % payload for payload in payloads]) + DONE)
-        await self._end()
+        """The last chunks, with the block on the last one, and the end mark."""
+        self._take(self._tail.finish(usage, note(self._record)))
+        self._unsent.append(DONE)
+        await self._write(b"".join(self._unsent), last=True)
 
     async def interrupt(self, error: GatewayError) -> web.StreamResponse:
         """One last event that says so; never a bare close, never a false finish."""
-        await self._write(error_event(error, self._record.request_id))
-        await self._end()
+        self._unsent.append(error_event(error, self._record.request_id))
+        await self._write(b"".join(self._unsent), last=True)
         return self.response
 
-    async def _write(self, piece: bytes) -> None:
+    async def _write(self, piece: bytes, *, last: bool) -> None:
+        self._unsent.clear()
+        if self._response is None:
+            self._response = _EventStream(headers=self._headers())
         try:
             async with asyncio.timeout(self._slow_reader_s):
-                if not self.started:
-                    await self._open()
-                if piece:
-                    await self.response.write(piece)
+                if not self._response.prepared:
+                    await self._response.prepare(self._request)
+                await (self._response.write_eof(piece) if last else self._response.write(piece))
         except TimeoutError as error:
             if self._request.transport is not None:
                 self._request.transport.abort()
             raise ClientGone(self.response) from error
         except ConnectionError as error:
             raise ClientGone(self.response) from error
+        self.quiet_until = self._record.clock() + self._keep_alive_s
 
-    async def _open(self) -> None:
+    def _headers(self) -> dict[str, str]:
         headers = answer_headers(self._record)
         headers["content-type"] = "text/event-stream; charset=utf-8"
         headers.setdefault("cache-control", "no-cache")
         headers["x-accel-buffering"] = "no"
         headers["x-n4n-cache-status"] = "bypass" if self._record.no_store else "miss"
-        self._response = web.StreamResponse(headers=headers)
-        self.started = True
-        self._record.interrupt = self.interrupt
-        self._meter.stream_opened()
-        await self._response.prepare(self._request)
-
-    async def _end(self) -> None:
-        try:
-            await self.response.write_eof()
-        except ConnectionError as error:
-            raise ClientGone(self.response) from error
+        return headers

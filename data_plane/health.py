@@ -1,9 +1,9 @@
-"""What this router itself sees of endpoints and accounts: breakers and cooldowns, folded from its own traffic."""
+"""What this router itself sees of endpoints and accounts: breakers, cooldowns, latency and speed, folded from its own traffic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from n4n.core.attempts import RetryBudget, reaction
 from n4n.core.breaker import BreakerEvent, allows, event_of, fold
@@ -14,8 +14,19 @@ from n4n.core.verdicts import class_of
 
 _SMOOTHING = 0.2  # of a new latency in the moving average
 _JITTER = 0.1  # of a cooldown, so that routers do not return together
-_MOST_DOUBLINGS = 6  # of a rate limit's cooldown where the provider gives no hint
+_MOST_DOUBLINGS = {FailureClass.RATE_LIMITED: 6, FailureClass.OVERLOADED: 2}  # of a cooldown where the provider gives no hint
+_LEAST_TOKENS = 8  # of an answer whose speed tells anything
 _FRESH = EndpointView()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one good answer took, in seconds. `ttft_s`: to the first token, of a stream only; `output_s`: while `tokens` of output came."""
+
+    latency_s: float
+    ttft_s: float | None = None
+    output_s: float = 0.0
+    tokens: int = 0
 
 
 class Health:
@@ -26,7 +37,7 @@ class Health:
         self._views: dict[str, EndpointView] = {}
         self._accounts: dict[str, Cooldown] = {}
         self._budgets: dict[str, RetryBudget] = {}
-        self._unhinted: dict[str, int] = {}  # rate limits without a hint in a row, per endpoint
+        self._unhinted: dict[str, int] = {}  # cooldowns without a hint in a row, per endpoint
 
     @property
     def views(self) -> Mapping[str, EndpointView]:
@@ -64,15 +75,31 @@ class Health:
         """The trial ended without a verdict: the client left."""
         self._fold(candidate.endpoint, BreakerEvent.TRIAL_ABANDONED, snapshot)
 
-    def succeeded(self, candidate: Candidate, snapshot: Snapshot, seconds: float) -> None:
-        """An attempt ended well; `seconds` until its first output."""
+    def cooling(self, candidate: Candidate) -> Cooldown | None:
+        """The binding cooldown that keeps a candidate from being called now; None: it may be."""
+        now = self._clock()
+        account = self._accounts.get(candidate.account.name)
+        if account is not None and account.until > now:
+            return account
+        view = self._views.get(candidate.endpoint.id, _FRESH)
+        return Cooldown(view.cooldown_until, view.cooldown_class) if view.cooldown_until > now else None
+
+    def succeeded(self, candidate: Candidate, snapshot: Snapshot, measured: Measured) -> None:
+        """An attempt ended well."""
         endpoint = candidate.endpoint
         self._fold(endpoint, BreakerEvent.SUCCESS, snapshot)
         self._unhinted.pop(endpoint.id, None)
         view = self._views.get(endpoint.id, _FRESH)
-        known = view.latency_ms
-        latency = seconds * 1000 if known is None else known + _SMOOTHING * (seconds * 1000 - known)
-        self._views[endpoint.id] = replace(view, latency_ms=latency)
+        self._views[endpoint.id] = EndpointView(
+            view.breaker,
+            view.cooldown_until,
+            view.cooldown_class,
+            0.0,  # it serves: what was doubted is over
+            view.score,
+            _averaged(view.latency_ms, measured.latency_s * 1000),
+            view.ttft_ms if measured.ttft_s is None else _averaged(view.ttft_ms, measured.ttft_s * 1000),
+            _speed(view.tokens_per_s, measured),
+        )
 
     def failed(self, candidate: Candidate, failure: Failure, snapshot: Snapshot) -> None:
         """Charges a failure to what it speaks of: the endpoint, the account, or nobody."""
@@ -88,15 +115,22 @@ class Health:
         pooled = failure_class is FailureClass.RATE_LIMITED and len(candidate.endpoint.accounts) > 1
         if charge.cool_account or pooled:
             self._cool_account(candidate.account.name, cooldown)
+        elif charge.soft:
+            view = self._views.get(candidate.endpoint.id, _FRESH)
+            self._views[candidate.endpoint.id] = replace(view, overloaded_until=max(view.overloaded_until, cooldown.until))
         else:
             self._cool_endpoint(candidate.endpoint, cooldown)
 
     def _growth(self, endpoint: Endpoint, failure: Failure) -> int:
-        if class_of(failure) is not FailureClass.RATE_LIMITED or failure.retry_after_s is not None:
+        """How many times the usual a cooldown without a hint lasts: calls that failed together are one incident."""
+        most = _MOST_DOUBLINGS.get(class_of(failure))
+        if most is None or failure.retry_after_s is not None:
             return 1
-        doublings = self._unhinted.get(endpoint.id, 0)
-        self._unhinted[endpoint.id] = min(_MOST_DOUBLINGS, doublings + 1)
-        return 1 << doublings
+        doublings, view = self._unhinted.get(endpoint.id, 0), self._views.get(endpoint.id, _FRESH)
+        if doublings and max(view.cooldown_until, view.overloaded_until) > self._clock():
+            return 1 << (doublings - 1)
+        self._unhinted[endpoint.id] = min(most, doublings) + 1
+        return 1 << min(most, doublings)
 
     def _cool_account(self, account: str, cooldown: Cooldown) -> None:
         known = self._accounts.get(account)
@@ -116,3 +150,13 @@ class Health:
         state = fold(view.breaker, event, self._clock(), model.breaker, self._draw())
         if state is not view.breaker:
             self._views[endpoint.id] = replace(view, breaker=state)
+
+
+def _averaged(known: float | None, new: float) -> float:
+    return new if known is None else known + _SMOOTHING * (new - known)
+
+
+def _speed(known: float | None, measured: Measured) -> float | None:
+    if measured.tokens < _LEAST_TOKENS or measured.output_s <= 0.0:
+        return known
+    return _averaged(known, measured.tokens / measured.output_s)

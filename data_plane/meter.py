@@ -10,12 +10,12 @@ from decimal import Decimal
 
 import msgspec
 from aiohttp import web
+from prometheus_client import Counter
 
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import Usage
 from n4n.core.errors import Failure, GatewayError
 from n4n.core.plan import Plan
-from n4n.core.pricing import usd
 from n4n.runtime.records import LineWriter
 from n4n.runtime.telemetry import Instruments
 
@@ -33,6 +33,8 @@ class AttemptRecord:
     ended: float | None = None
     outcome: str = "cancelled"  # ok, a failure class, interrupted; until something is known: cancelled
     message: str = ""
+    first_output_at: float | None = None
+    last_output_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Record:
     outcome: str = "cancelled"  # success, rate_limited, error, cancelled, rejected
     error_code: str | None = None
     usage: Usage | None = None
-    cost_pico: int | None = None
+    cost_usd: Decimal | None = None  # exact; None: unpriced, or not known yet
     counted: Usage | None = None
     warnings: tuple[str, ...] = ()
     no_store: bool = False  # the client asked for no gateway cache
@@ -70,6 +72,13 @@ class Record:
         attempt = AttemptRecord(attempt_id, endpoint, account, self.clock())
         self.attempts.append(attempt)
         return attempt
+
+    def output_came(self, now: float) -> None:
+        """The newest attempt brought some of its answer."""
+        attempt = self.attempts[-1]
+        attempt.last_output_at = now
+        if attempt.first_output_at is None:
+            attempt.first_output_at = now
 
     def attempt_ended(self, failure: Failure | None) -> None:
         """How the newest attempt ended; None: well."""
@@ -90,11 +99,13 @@ class Record:
 
 
 class Meter:
-    """Renders finished records."""
+    """Renders finished records. Children of the instruments are kept by their labels, which are names of the catalog and fixed words."""
 
     def __init__(self, instruments: Instruments, lines: LineWriter) -> None:
         self._instruments, self._lines = instruments, lines
         self._dropped = 0
+        self._routes: dict[tuple[str, str, str], _Route] = {}
+        self._attempts: dict[tuple[str, str], Counter] = {}
 
     def stream_opened(self) -> None:
         """A stream to a client begins; it ends with its record."""
@@ -113,32 +124,72 @@ class Meter:
             (plan.target.tier or "") if plan else "",
         )
         see = self._instruments
+        route = self._routes.get(labels)
+        if route is None:
+            route = self._routes[labels] = _Route(see, labels)
         if record.interrupt is not None:
             see.streams.dec()
-        see.requests.labels(*labels, record.outcome).inc()
-        see.latency.labels(*labels).observe(record.clock() - record.started)
+        route.ended(record.outcome).inc()
+        route.latency.observe(record.clock() - record.started)
         see.overhead.observe(record.overhead_s)
         for attempt in record.attempts:
-            see.attempts.labels(attempt.endpoint.provider.name, attempt.outcome).inc()
+            self._attempted(attempt.endpoint.provider.name, attempt.outcome).inc()
         if record.attempts:
-            see.fallbacks.labels(labels[2]).observe(record.fallback_attempts)
+            route.fallbacks.observe(record.fallback_attempts)
         if record.ttft_s is not None:
-            see.ttft.labels(*labels).observe(record.ttft_s)
+            route.ttft.observe(record.ttft_s)
         if record.usage is not None:
-            see.tokens.labels(labels[0], labels[1], "input").inc(record.usage.prompt_tokens)
-            see.tokens.labels(labels[0], labels[1], "output").inc(record.usage.completion_tokens)
-        if record.cost_pico:
-            see.cost.labels(labels[0], labels[1]).inc(record.cost_pico / 1e12)
+            route.tokens_in.inc(record.usage.prompt_tokens)
+            route.tokens_out.inc(record.usage.completion_tokens)
+        if record.cost_usd:
+            route.cost.inc(float(record.cost_usd))
         if self._lines.dropped > self._dropped:
             see.log_dropped.inc(self._lines.dropped - self._dropped)
             self._dropped = self._lines.dropped
+
+    def _attempted(self, provider: str, outcome: str) -> Counter:
+        child = self._attempts.get((provider, outcome))
+        if child is None:
+            child = self._attempts[provider, outcome] = self._instruments.attempts.labels(provider, outcome)
+        return child
+
+
+class _Route:
+    """The children of one provider, model and tier."""
+
+    __slots__ = ("_ended", "_labels", "_requests", "cost", "fallbacks", "latency", "tokens_in", "tokens_out", "ttft")
+
+    def __init__(self, see: Instruments, labels: tuple[str, str, str]) -> None:
+        provider, model, tier = self._labels = labels
+        self._requests, self._ended = see.requests, dict[str, Counter]()
+        self.latency, self.ttft, self.fallbacks = see.latency.labels(*labels), see.ttft.labels(*labels), see.fallbacks.labels(tier)
+        self.tokens_in, self.tokens_out = see.tokens.labels(provider, model, "input"), see.tokens.labels(provider, model, "output")
+        self.cost = see.cost.labels(provider, model)
+
+    def ended(self, outcome: str) -> Counter:
+        """The count of requests that ended in this way."""
+        child = self._ended.get(outcome)
+        if child is None:
+            child = self._ended[outcome] = self._requests.labels(*self._labels, outcome)
+        return child
+
+
+_second: tuple[int, str] = (0, "")  # the latest second and its spelling: most lines of one second share it
+
+
+def _timestamp(wall: float) -> str:
+    global _second
+    second = int(wall)
+    if _second[0] != second:
+        _second = (second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+    return f"{_second[1]}.{int((wall - second) * 1000):03d}Z"
 
 
 def log_line(record: Record) -> dict[str, object]:
     """The request as one JSON object, names as in docs/architecture.md; no prompt, no answer, no key, no URL."""
     plan, endpoint = record.plan, record.selected
     return {
-        "timestamp": datetime.fromtimestamp(record.wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
+        "timestamp": _timestamp(record.wall),
         "request_id": record.request_id,
         "model": record.model,
         "tenant": record.tenant,
@@ -192,7 +243,7 @@ def usage_block(record: Record) -> dict[str, object] | None:
         "reasoning_tokens": usage.reasoning_tokens,
         "local_prompt_tokens": counted.prompt_tokens if counted else None,
         "local_completion_tokens": counted.completion_tokens if counted else None,
-        "cost_usd": cost_usd(record),
+        "cost_usd": record.cost_usd,
         "estimated": usage.estimated,
     }
 
@@ -203,19 +254,13 @@ def note(record: Record) -> bytes:
     return _ENCODE(
         {
             "usage": usage_block(record),
-            "cost_usd": cost_usd(record),
+            "cost_usd": record.cost_usd,
             "provider": endpoint.provider.name if endpoint else None,
             "endpoint": endpoint.id if endpoint else None,
             "fallback_attempts": record.fallback_attempts,
             "warnings": record.warnings,
         }
     )
-
-
-def cost_usd(record: Record) -> Decimal | None:
-    """The exact cost; None for an unpriced model."""
-    text = usd(record.cost_pico)
-    return None if text is None else Decimal(text)
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -7,11 +7,13 @@ back. Up to the guard's release a failed attempt is invisible to the client; aft
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import assert_never
 
 from data_plane.answers import Answer
+from data_plane.health import Measured
 from data_plane.meter import AttemptRecord, Record
 from data_plane.router import Router
 from n4n.core.attempts import Attempts, GiveUp, Send, Wait
@@ -20,13 +22,14 @@ from n4n.core.dialects import Dialect, StreamDecoder
 from n4n.core.directives import Directives
 from n4n.core.errors import FailedAttempt, Failure, FailureClass, StreamInterrupted
 from n4n.core.plan import Candidate, Plan, plan
-from n4n.core.pricing import cost_pico
+from n4n.core.pricing import cost_pico, usd
 from n4n.core.stream_guard import Abandon, Finish, Hold, Interrupt, Pass, Release, StreamGuard
 from n4n.core.usage import estimate, suspect
 from n4n.runtime.upstream import Phases, Reply, UpstreamFault
 
 _FIRST_TOKEN_S = {True: 8.0, False: 120.0}  # where the model sets none: by whether the answer is a stream
 _NO_FIRST_TOKEN = Failed(Failure(FailureClass.TIMEOUT, "the provider did not send a first token in time"))
+_Ending = Finish | Abandon | Interrupt
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +46,22 @@ class Exchange:
 
 async def serve(router: Router, exchange: Exchange) -> None:
     """Answers one request; GatewayError when that fails before the client saw anything."""
-    world, record = router.world(), exchange.record
+    world, record, health = router.world(), exchange.record, router.health
     record.catalog_version, record.directives = world.snapshot.version, exchange.directives.applied
     made = plan(exchange.chat, exchange.directives, world, allowed_models=exchange.allowed_models, now=router.clock(), draw=router.draw)
     record.plan = made
     deadline = record.started + made.model.timeouts.total_ms / 1000
     deadline = deadline if exchange.deadline is None else min(deadline, exchange.deadline)
-    attempts = Attempts(made, started=record.started, deadline=deadline, budget=router.health.budget(made.model.id))
+    attempts = Attempts(made, started=record.started, deadline=deadline, budget=health.budget(made.model.id))
     while True:
         step = attempts.next_step(router.clock(), router.draw())
         record.fallback_attempts = attempts.fallback_attempts
         match step:
-            case Send(candidate=candidate) if candidate.trial and not router.health.start_trial(candidate, world.snapshot):
+            case Send(candidate=candidate) if cooldown := health.cooling(candidate):
+                attempts.postponed(cooldown, router.clock())
+            case Send(candidate=candidate) if router.withdrawn(candidate):
+                attempts.withdrawn()
+            case Send(candidate=candidate) if candidate.trial and not health.start_trial(candidate, world.snapshot):
                 attempts.withdrawn()
             case Send(candidate=candidate):
                 failure = await _attempt(router, exchange, made, candidate, deadline)
@@ -80,7 +87,7 @@ async def _attempt(router: Router, exchange: Exchange, made: Plan, candidate: Ca
         failure = await _call(router, exchange, made, candidate, deadline, attempt)
         verdict = True
         if failure is None:
-            health.succeeded(candidate, snapshot, (record.ttft_s or 0.0) + record.started - attempt.started)
+            health.succeeded(candidate, snapshot, _measured(attempt, record))
         else:
             health.failed(candidate, failure, snapshot)
         return failure
@@ -105,7 +112,11 @@ async def _call(
     try:
         async with router.upstream.send(call, record.request_id, phases) as reply:
             try:
-                failure = await _read(router, exchange, made, dialect, reply, sent + phases.first_byte_s)
+                if reply.status != 200:
+                    failure: Failure | None = dialect.failure(reply.status, reply.headers, await reply.read_error(), router.wall())
+                else:
+                    record.cache_control = reply.headers.get("cache-control")
+                    failure = await _read(router, exchange, _Reading(made, dialect, chat, reply, sent + phases.first_byte_s))
             finally:
                 record.waited_s += reply.waited_s
     except UpstreamFault as fault:
@@ -114,7 +125,8 @@ async def _call(
     except StreamInterrupted as error:
         record.attempt_ended(error.failed.failure)
         raise
-    record.attempt_ended(failure)
+    if failure is not None:
+        record.attempt_ended(failure)
     return failure
 
 
@@ -124,102 +136,132 @@ def _phases(made: Plan, chat: ChatRequest, deadline: float) -> Phases:
     return Phases(times.connect_ms / 1000, first, times.idle_ms / 1000, deadline)
 
 
-async def _read(router: Router, exchange: Exchange, made: Plan, dialect: Dialect, reply: Reply, first_token_at: float) -> Failure | None:
-    """The answer of one attempt through the guard to the client."""
-    if reply.status != 200:
-        return dialect.failure(reply.status, reply.headers, await reply.read_error(), router.wall())
-    exchange.record.cache_control = reply.headers.get("cache-control")
-    guard = StreamGuard(made.model.stream_guard)
-    output_bytes = 0
-    async for events in _events(router, exchange, dialect, reply, guard, first_token_at):
-        outgoing: list[Chunk] = []
-        for event in events:
-            if isinstance(event, Chunk):
-                output_bytes += event.output_bytes
-                if event.usage is not None:
-                    exchange.record.usage = event.usage
-            decision = guard.receive(event, router.clock())
-            match decision:
-                case Hold():
-                    pass
-                case Pass(event=passed):
-                    outgoing.extend([passed] if isinstance(passed, Chunk) else [])
-                case Release(events=held) | Finish(events=held):
-                    outgoing.extend(one for one in held if isinstance(one, Chunk))
-                case Abandon(failure=failure):
-                    exchange.record.usage = None
-                    return failure
-                case Interrupt(failure=failure):
-                    await _send(exchange, outgoing)
-                    raise _interrupted(exchange, failure)
-                case _:
-                    assert_never(decision)
-            if isinstance(decision, Finish):
-                await _send(exchange, outgoing)
-                await _settle(exchange, output_bytes)
-                return None
-        if not events and isinstance(opened := guard.tick(router.clock()), Release):
-            outgoing.extend(one for one in opened.events if isinstance(one, Chunk))
-        await _send(exchange, outgoing)
-    raise AssertionError("a decoder's end is always a Done or a Failed")
+# The answer of one attempt, through the guard to the client.
 
 
-async def _events(
-    router: Router, exchange: Exchange, dialect: Dialect, reply: Reply, guard: StreamGuard, first_token_at: float
-) -> AsyncIterator[list[Event]]:
-    """Events as they arrive together; an empty list when only time has passed. Faults of the connection are events too."""
-    chat = exchange.chat
-    if not chat.stream:
-        try:
-            answer = dialect.decode(await reply.read(), reply.content_type, chat)
-        except UpstreamFault as fault:
-            answer = fault.failure
-        yield [Failed(answer)] if isinstance(answer, Failure) else [answer, Done()]
-        return
-    decoder = dialect.decoder(chat)
+class _Reading:
+    """One answer while it is read."""
+
+    __slots__ = ("chat", "decoder", "dialect", "first_token_at", "guard", "output_bytes", "reply")
+
+    def __init__(self, made: Plan, dialect: Dialect, chat: ChatRequest, reply: Reply, first_token_at: float) -> None:
+        self.dialect, self.chat, self.reply = dialect, chat, reply
+        self.guard = StreamGuard(made.model.stream_guard)
+        self.decoder: StreamDecoder | None = dialect.decoder(chat) if chat.stream else None
+        self.first_token_at: float | None = first_token_at if chat.stream else None  # None: it has come
+        self.output_bytes = 0
+
+
+async def _read(router: Router, exchange: Exchange, reading: _Reading) -> Failure | None:
+    """What arrives together is decided event by event, and leaves in one write."""
+    answer = exchange.answer
     while True:
-        yield await _next_events(router, exchange, reply, decoder, guard, first_token_at)
+        events = await _whole(reading) if reading.decoder is None else await _events(router, answer, reading, reading.decoder)
+        outgoing, ending = _decide(exchange.record, reading, events, router.clock())
+        due = answer.put(outgoing) if outgoing else False
+        if due and exchange.record.ttft_s is None:
+            exchange.record.ttft_s = router.clock() - exchange.record.started
+        match ending:
+            case Finish():
+                _settle(exchange, reading.output_bytes)
+                await answer.finish(exchange.record.usage)
+                return None
+            case Abandon(failure=failure):
+                exchange.record.usage = None
+                return failure
+            case Interrupt(failure=failure):
+                raise _interrupted(exchange.record, failure)
+            case None:
+                if due or (answer.quiet_until is not None and router.clock() >= answer.quiet_until):
+                    await answer.flush()
+            case _:
+                assert_never(ending)
 
 
-async def _next_events(
-    router: Router, exchange: Exchange, reply: Reply, decoder: StreamDecoder, guard: StreamGuard, first_token_at: float
-) -> list[Event]:
-    waiting_for_first = not exchange.answer.started and guard.deadline is None
-    wakes = [at for at in (guard.deadline, exchange.answer.wake_at, first_token_at if waiting_for_first else None) if at is not None]
+async def _whole(reading: _Reading) -> list[Event]:
+    """An answer that is no stream is a stream of one chunk."""
     try:
-        piece = await reply.next(min(wakes, default=None))
+        answer = reading.dialect.decode(await reading.reply.read(), reading.reply.content_type, reading.chat)
     except UpstreamFault as fault:
-        return [Failed(fault.failure)]
-    if piece:
-        return decoder.feed(piece)
-    now = router.clock()
-    if piece is None and waiting_for_first and now >= first_token_at:
-        return [_NO_FIRST_TOKEN]
-    if piece == b"" or (exchange.answer.wake_at is not None and now >= exchange.answer.wake_at):
+        answer = fault.failure
+    return [Failed(answer)] if isinstance(answer, Failure) else [answer, Done()]
+
+
+async def _events(router: Router, answer: Answer, reading: _Reading, decoder: StreamDecoder) -> list[Event]:
+    """The events that arrived together; none when only time has passed. Faults of the connection are events too."""
+    wakes = (reading.guard.deadline, answer.wake_at, answer.quiet_until, reading.first_token_at)
+    try:
+        piece = await reading.reply.next(min((at for at in wakes if at is not None), default=None))
+    except UpstreamFault as fault:
+        return _broken_off(decoder, fault.failure)
+    if piece == b"" or (piece is None and answer.wake_at is not None and router.clock() >= answer.wake_at):
         return decoder.end()
-    return []
+    events = decoder.feed(piece) if piece else []
+    if reading.first_token_at is None or any(isinstance(event, Chunk) and (event.content or event.finishes) for event in events):
+        reading.first_token_at = None
+    elif router.clock() >= reading.first_token_at and not any(isinstance(event, Failed | Done) for event in events):
+        return [_NO_FIRST_TOKEN]
+    return events
 
 
-async def _send(exchange: Exchange, chunks: list[Chunk]) -> None:
-    if not chunks:
-        return
-    if exchange.record.ttft_s is None:
-        exchange.record.ttft_s = exchange.record.clock() - exchange.record.started
-    await exchange.answer.send(chunks)
+def _broken_off(decoder: StreamDecoder, failure: Failure) -> list[Event]:
+    """The connection failed: what came whole counts, and where every choice had finished nothing is missing."""
+    return [Failed(failure) if isinstance(event, Failed) else event for event in decoder.end()]
 
 
-def _interrupted(exchange: Exchange, failure: Failure) -> StreamInterrupted:
-    attempt = exchange.record.attempts[-1]
-    ms = (exchange.record.clock() - attempt.started) * 1000
-    return StreamInterrupted(FailedAttempt(attempt.endpoint.id, failure, ms))
+def _decide(record: Record, reading: _Reading, events: Sequence[Event], now: float) -> tuple[list[Chunk], _Ending | None]:
+    """What may go to the client, and how the attempt ended if it did."""
+    outgoing: list[Chunk] = []
+    guard = reading.guard
+    for event in events:
+        if isinstance(event, Chunk):
+            reading.output_bytes += event.output_bytes
+            if event.usage is not None:
+                record.usage = event.usage
+            if event.content:
+                record.output_came(now)
+        decision = guard.receive(event, now)
+        match decision:
+            case Pass(event=passed):
+                outgoing += [passed] if isinstance(passed, Chunk) else []
+            case Hold():
+                pass
+            case Release(events=held):
+                outgoing += [one for one in held if isinstance(one, Chunk)]
+            case Finish(events=held):
+                outgoing += [one for one in held if isinstance(one, Chunk)]
+                return outgoing, decision
+            case Abandon() | Interrupt():
+                return outgoing, decision
+            case _:
+                assert_never(decision)
+    if isinstance(opened := guard.tick(now), Release):
+        outgoing += [one for one in opened.events if isinstance(one, Chunk)]
+    return outgoing, None
 
 
-async def _settle(exchange: Exchange, output_bytes: int) -> None:
-    """The upstream's answer is whole: usage, cost, the last bytes to the client."""
+def _interrupted(record: Record, failure: Failure) -> StreamInterrupted:
+    attempt = record.attempts[-1]
+    return StreamInterrupted(FailedAttempt(attempt.endpoint.id, failure, (record.clock() - attempt.started) * 1000))
+
+
+def _settle(exchange: Exchange, output_bytes: int) -> None:
+    """The upstream's answer is whole: usage and cost, once, for the client's block, the log line and the metrics."""
     record = exchange.record
+    record.attempt_ended(None)
     record.counted = estimate(exchange.chat.body_bytes, output_bytes)
     if suspect(record.usage, output_bytes > 0):
         record.usage = record.counted
-    endpoint = record.attempts[-1].endpoint
-    record.cost_pico = cost_pico(record.usage, endpoint.price) if record.usage is not None else None
-    await exchange.answer.finish(record.usage)
+    assert record.usage is not None
+    cost = usd(cost_pico(record.usage, record.attempts[-1].endpoint.price))
+    record.cost_usd = None if cost is None else Decimal(cost)
+
+
+def _measured(attempt: AttemptRecord, record: Record) -> Measured:
+    """What the attempt took; a whole answer came at once, so its output took all of its time."""
+    ended = attempt.ended if attempt.ended is not None else record.clock()
+    tokens = record.usage.completion_tokens if record.usage is not None else 0
+    first, last = attempt.first_output_at, attempt.last_output_at
+    if not record.stream or first is None or last is None:
+        return Measured(ended - attempt.started, None, ended - attempt.started, tokens)
+    return Measured(first - attempt.started, first - attempt.started, last - first, tokens)

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 
+from data_plane.answers import KEEP_ALIVE_S
 from data_plane.catalog import Follower
 from data_plane.credentials import Credentials
 from data_plane.health import Health
@@ -14,7 +15,7 @@ from n4n.core.access import AccessSnapshot
 from n4n.core.catalog import Account
 from n4n.core.dialects import Dialect
 from n4n.core.errors import NoSnapshot
-from n4n.core.plan import World
+from n4n.core.plan import Candidate, World
 from n4n.runtime.upstream import Upstream
 
 
@@ -36,6 +37,7 @@ class Router:
         self._spoken = frozenset(dialects)
         self.draw = random.random
         self.wall = time.time
+        self.keep_alive_s = KEEP_ALIVE_S
 
     @property
     def ready(self) -> bool:
@@ -61,6 +63,13 @@ class Router:
             views=self.health.views,
             cooling_accounts=self.health.cooling_accounts,
         )
+
+    def withdrawn(self, candidate: Candidate) -> bool:
+        """Whether the catalog in force, or the credentials, no longer let a candidate of an older plan be called."""
+        catalog = self._follower.state.catalog
+        endpoint = None if catalog is None else catalog.endpoints.get(candidate.endpoint.id)
+        gone = endpoint is None or endpoint.state == "disabled"
+        return gone or candidate.account.name not in self._credentials.usable
 
     def secret(self, account: Account) -> str | None:
         """The account's key for the Authorization header; None where it needs none."""

@@ -23,7 +23,11 @@ async def chat_completions(
     chat = read_chat(await request.read())
     record.model, record.stream = chat.model, chat.stream
     directives = asked.directives(key, chat)
-    answer: Answer = StreamAnswer(request, record, meter, chat.include_usage, slow_reader_s) if chat.stream else WholeAnswer(record)
+    answer: Answer = WholeAnswer(record)
+    if chat.stream:
+        answer = StreamAnswer(
+            request, record, meter, include_usage=chat.include_usage, slow_reader_s=slow_reader_s, keep_alive_s=router.keep_alive_s
+        )
     exchange = Exchange(
         chat=chat,
         directives=directives,

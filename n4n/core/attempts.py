@@ -5,6 +5,7 @@ READY ──next_step─▶ READY    Wait: nothing may be sent before an instant
 READY ──next_step─▶ OVER     GiveUp: cap, deadline, retry budget or candidates are used up
 SENT ──succeeded──▶ OVER     the client has its answer
 SENT ──failed─────▶ READY    the class decides: another candidate, the same again later, or the end
+SENT ──postponed──▶ READY    it began to cool since the plan was made: as if it had not been given out, and not before it is back
 SENT ──withdrawn──▶ READY    it was not sent after all (its trial was taken, its quota gone): as if it had never been given out
  any ──abandoned──▶ OVER     the client is gone: nothing more is sent
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from n4n.core.errors import Abandoned, AttemptsExhausted, BodyTooLarge, FailedAttempt, Failure, FailureClass, GatewayError, NoEndpointNow
-from n4n.core.plan import MAX_WAIT_S, Candidate, Plan, cooling_error
+from n4n.core.plan import MAX_WAIT_S, Candidate, Cooldown, Plan, cooling_error
 from n4n.core.verdicts import Reaction, class_of, hint_s, most_telling, outcome_of, reaction
 
 __all__ = ["Attempts", "GiveUp", "IllegalEvent", "Reaction", "RetryBudget", "Send", "Stage", "Stop", "Wait", "reaction"]
@@ -120,6 +121,7 @@ class Attempts:
         self._paid = True  # the first attempt is no repetition
         self._stop: GiveUp | None = None
         self._route: list[str] = []
+        self._cooling: list[Cooldown] = [] if plan.wait_s is None else list(plan.cooling)  # why nothing could be sent, if it comes to that
         self.stage = Stage.READY
         self.failed_attempts: tuple[FailedAttempt, ...] = ()
         budget.deposit()
@@ -163,6 +165,18 @@ class Attempts:
         candidate = self._returned()
         self._route.pop()
         self._tried.pop(candidate.endpoint.id, None)
+        self.stage = Stage.READY
+
+    def postponed(self, cooldown: Cooldown, now: float) -> None:
+        """The candidate given out is cooling by now and was not dialled: not before it is back, and never if that takes too long."""
+        candidate = self._returned()
+        self._route.pop()
+        self._cooling.append(cooldown)
+        late, tried = cooldown.until - now > self._max_wait_s, self._tried.get(candidate.endpoint.id)
+        if tried is not None:
+            tried.candidate, tried.due = candidate, math.inf if late else cooldown.until
+        elif not late:
+            self._untried.insert(0, replace(candidate, ready_at=cooldown.until))
         self.stage = Stage.READY
 
     def abandoned(self) -> None:
@@ -297,13 +311,14 @@ class Attempts:
     def _retry_after_s(self, now: float) -> float:
         """Seconds until the first endpoint is back that is out, at least one."""
         cools = ((tried.at, reaction(tried.failure).cool_s) for tried in self._tried.values())
-        backs = [at + cool_s for at, cool_s in cools if cool_s is not None] + [one.until for one in self._plan.cooling]
+        out = (*self._plan.cooling, *self._cooling)
+        backs = [at + cool_s for at, cool_s in cools if cool_s is not None] + [one.until for one in out]
         return max(_LEAST_RETRY_AFTER_S, min(backs, default=now) - now)
 
     def _nothing_sent(self, now: float) -> GatewayError:
         plan, name = self._plan, self._plan.target.name[:200]
-        if plan.cooling and plan.wait_s is not None:
-            return cooling_error(plan.cooling, now, name=name, candidates=plan.considered)
+        if self._cooling:
+            return cooling_error(self._cooling, now, name=name, candidates=plan.considered)
         if now < self._deadline:
             message = f"every candidate for {name!r} was taken out while the request waited for it"
             return NoEndpointNow(message, candidates=plan.considered, eliminated={}, retry_after_s=_LEAST_RETRY_AFTER_S)
@@ -316,6 +331,8 @@ class Attempts:
 
 def _may_repeat(failure: Failure) -> bool:
     """Whether the same endpoint may be asked again with the same account."""
+    if not failure.repeatable:
+        return False
     if class_of(failure) is FailureClass.TIMEOUT:
         return not failure.may_have_run  # what ran may be billed, and would be again
     return class_of(failure) in _REPEATS

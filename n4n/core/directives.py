@@ -7,8 +7,10 @@ or malformed is refused, because a misspelt `region` must never route EU data to
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import lru_cache
 from typing import TypeVar
 
 from n4n.core import schema
@@ -20,7 +22,9 @@ from n4n.core.errors import InvalidDirective
 HEADER, SIMPLE_HEADER, BODY = "x-n4n-routing", "x-routing-directive", "provider"
 LONGEST_TEXT, MOST = 4096, 64
 _ATTEMPTS = re.compile(r"[1-9]\d{0,2}\Z", re.ASCII)
-_T = TypeVar("_T", bool, int, str)
+_MILLISECONDS = re.compile(r"[1-9]\d{0,6}\Z", re.ASCII)
+_SPEED = re.compile(r"\d{1,6}(\.\d{1,3})?\Z", re.ASCII)
+_T = TypeVar("_T", bool, int, str, Decimal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Directives:
     max_attempts: int | None = None
     consistency: str | None = None
     require_parameters: bool = False
+    max_ttft_ms: int | None = None
+    min_tokens_per_s: Decimal | None = None
 
     @property
     def applied(self) -> tuple[str, ...]:
@@ -61,6 +67,7 @@ class Directives:
     def _single(self) -> Iterator[str]:
         if self.sort is not None:
             yield f"sort={self.sort}"
+        yield from self.measured
         if self.fallback is not None:
             yield f"fallback={'on' if self.fallback else 'off'}"
         if self.max_attempts is not None:
@@ -70,6 +77,12 @@ class Directives:
         if self.require_parameters:
             yield "require_parameters=on"
 
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The soft ones that what was measured is held against, in their canonical spelling."""
+        ttft = () if self.max_ttft_ms is None else (f"max_ttft_ms={self.max_ttft_ms}",)
+        return ttft if self.min_tokens_per_s is None else (*ttft, f"min_tokens_per_s={schema.plain(self.min_tokens_per_s)}")
+
     def names_key(self, key: str) -> bool:
         """Whether a directive of this key was given."""
         return any(text.startswith(f"{key}=") for text in self.applied)
@@ -78,6 +91,7 @@ class Directives:
 NONE = Directives()
 
 
+@lru_cache(maxsize=1024)  # a caller says the same in every request, and so does a key
 def parse(text: str, source: str = HEADER) -> Directives:
     """The directives in a header, a query parameter or a key; InvalidDirective names `source`, the directive and the remedy."""
     found = NONE
@@ -118,6 +132,8 @@ def combine(outer: Directives, inner: Directives) -> Directives:
         max_attempts=_narrower(outer.max_attempts, inner.max_attempts, min),
         consistency=_narrower(outer.consistency, inner.consistency, max),  # 'strict' > 'available'
         require_parameters=outer.require_parameters or inner.require_parameters,
+        max_ttft_ms=_narrower(outer.max_ttft_ms, inner.max_ttft_ms, min),
+        min_tokens_per_s=_narrower(outer.min_tokens_per_s, inner.min_tokens_per_s, max),
     )
 
 
@@ -126,14 +142,14 @@ def check_names(directives: Directives, snapshot: Snapshot) -> None:
     for constraint in directives.constraints:
         for term in constraint.terms:
             if constraint.key == "require":
-                _check(term.text, "provider or endpoint", _routable(snapshot), constraint.source, constraint.text)
+                _check_routable(term.text, snapshot, constraint.source, constraint.text)
             elif constraint.key in ("only", "exclude"):
                 kind, _, name = term.text.partition(":")
                 if kind != "region":
                     _check(name, kind, _KNOWN[kind](snapshot), constraint.source, constraint.text)
     for preference in directives.prefer:
         for name in preference.names:
-            _check(name, "provider or endpoint", _routable(snapshot), preference.source, preference.text)
+            _check_routable(name, snapshot, preference.source, preference.text)
 
 
 def from_provider_object(raw: object, source: str = BODY) -> Directives:
@@ -186,8 +202,6 @@ def _read(key: str, value: str, source: str) -> Directives:
         return Directives(constraints=(Constraint(key, tuple(dict.fromkeys(map(HARD[key], words))), source),))
     if key == "prefer":
         return Directives(prefer=(Preference(tuple(dict.fromkeys(map(name_in, words))), source),))
-    if key in _UNMEASURED:
-        raise Malformed("needs latencies and speeds that this version does not measure yet; leave it out, or use sort=latency")
     if key not in _SINGLE and key not in NUMERIC:
         raise Malformed(f"is not a known directive{schema.nearest(key, KEYS)}; known: {', '.join(KEYS)}")
     if len(words) > 1:
@@ -232,34 +246,48 @@ def _max_attempts(word: str) -> Directives:
     return Directives(max_attempts=int(word))
 
 
+def _max_ttft_ms(word: str) -> Directives:
+    if not _MILLISECONDS.match(word):
+        raise Malformed("must be a whole number of milliseconds above 0, such as 800")
+    return Directives(max_ttft_ms=int(word))
+
+
+def _min_tokens_per_s(word: str) -> Directives:
+    if not _SPEED.match(word) or not Decimal(word):
+        raise Malformed("must be a plain decimal of tokens per second above 0, such as 40")
+    return Directives(min_tokens_per_s=Decimal(word))
+
+
 _SINGLE: Mapping[str, Callable[[str], Directives]] = {
     "sort": lambda word: Directives(sort=_strategy(word)),
     "fallback": lambda word: Directives(fallback=_switch(word) == "on"),
     "max_attempts": _max_attempts,
     "consistency": lambda word: Directives(consistency=_consistency(word)),
+    "max_ttft_ms": _max_ttft_ms,
+    "min_tokens_per_s": _min_tokens_per_s,
 }
-_UNMEASURED = ("max_ttft_ms", "min_tokens_per_s")
 KEYS = (*HARD, *NUMERIC, "prefer", *_SINGLE)
 
 
 # Names that a snapshot holds.
 
 
-def _routable(snapshot: Snapshot) -> Iterable[str]:
-    return {**snapshot.providers, **snapshot.endpoints}
-
-
-_KNOWN: Mapping[str, Callable[[Snapshot], Iterable[str]]] = {
-    "provider": lambda snapshot: snapshot.providers,
-    "endpoint": lambda snapshot: snapshot.endpoints,
-    "account": lambda snapshot: {account.name for endpoint in snapshot.endpoints.values() for account in endpoint.accounts},
-    "model": lambda snapshot: {**snapshot.models, **snapshot.aliases},
+_KNOWN: Mapping[str, Callable[[Snapshot], tuple[Collection[str], ...]]] = {
+    "provider": lambda snapshot: (snapshot.providers,),
+    "endpoint": lambda snapshot: (snapshot.endpoints,),
+    "account": lambda snapshot: ({account.name for endpoint in snapshot.endpoints.values() for account in endpoint.accounts},),
+    "model": lambda snapshot: (snapshot.models, snapshot.aliases),
 }
 
 
-def _check(name: str, kind: str, known: Iterable[str], source: str, directive: str) -> None:
-    if name not in known:
-        raise _refused(source, directive, f"names no {kind} of this catalog: {name}{schema.nearest(name, known)}")
+def _check_routable(name: str, snapshot: Snapshot, source: str, directive: str) -> None:
+    _check(name, "provider or endpoint", (snapshot.providers, snapshot.endpoints), source, directive)
+
+
+def _check(name: str, kind: str, known: tuple[Collection[str], ...], source: str, directive: str) -> None:
+    if not any(name in names for names in known):
+        nearest = schema.nearest(name, [known_name for names in known for known_name in names])
+        raise _refused(source, directive, f"names no {kind} of this catalog: {name}{nearest}")
 
 
 # Members of the body's `provider` object.

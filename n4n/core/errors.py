@@ -32,6 +32,7 @@ class Failure:
     code: str | None = None  # the upstream's own error code
     retry_after_s: float | None = None  # the provider's hint
     param: str | None = None  # the request field at fault, where the provider names one
+    repeatable: bool = True  # False: the provider said itself that another try of this request cannot help there
     may_have_run: bool = True  # False: the request surely never reached a model there (refused connection, connect timeout)
 
 

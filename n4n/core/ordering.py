@@ -13,6 +13,7 @@ class Place(NamedTuple):
     """Where one endpoint stands; compared field by field."""
 
     substitute: bool
+    slow: bool
     liked: int
     step: int
     first: float
@@ -21,8 +22,10 @@ class Place(NamedTuple):
     name: str
 
 
-def key(strategy: str, endpoint: Endpoint, score: float, latency_ms: float | None, draw: Callable[[], float]) -> float:
-    """The strategy's own number. `throughput` goes by latency for as long as speeds are not measured."""
+def key(
+    strategy: str, endpoint: Endpoint, score: float, latency_ms: float | None, tokens_per_s: float | None, draw: Callable[[], float]
+) -> float:
+    """The strategy's own number."""
     match strategy:
         case "balanced":
             return balanced(endpoint.weight * score, draw())
@@ -30,6 +33,8 @@ def key(strategy: str, endpoint: Endpoint, score: float, latency_ms: float | Non
             return -score
         case "cost":
             return cost(endpoint)
+        case "throughput":
+            return 0.0 if tokens_per_s is None else -tokens_per_s
         case _:
             return latency(latency_ms)
 

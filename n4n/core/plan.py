@@ -13,13 +13,15 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import msgspec
+
 from n4n.core import breaker, ordering
 from n4n.core.breaker import CLOSED_STATE, Breaker, BreakerState
 from n4n.core.catalog import Account, Endpoint, Model, ModelId, Snapshot, Target
 from n4n.core.chat import ChatRequest
 from n4n.core.chat_request import missing_features
 from n4n.core.constraints import Offer
-from n4n.core.directives import Directives, check_names
+from n4n.core.directives import NONE, Directives, check_names
 from n4n.core.errors import AllCooling, FailureClass, ModelNotAllowed, NoEligibleEndpoint, NoEndpointNow
 from n4n.core.verdicts import most_telling, outcome_of
 
@@ -35,16 +37,20 @@ class EndpointView:
     breaker: BreakerState = CLOSED_STATE
     cooldown_until: float = 0.0
     cooldown_class: FailureClass | None = None
+    overloaded_until: float = 0.0  # a soft cooldown: our own caution after an overload without a hint
     score: float = 1.0
-    latency_ms: float | None = None
+    latency_ms: float | None = None  # until the first output, or the whole answer where it came at once
+    ttft_ms: float | None = None  # of streams, until the first token; None: not measured
+    tokens_per_s: float | None = None  # while the output came; None: not measured
 
 
 @dataclass(frozen=True, slots=True)
 class Cooldown:
-    """Out until an instant on the router's monotonic clock, and for what."""
+    """Out until an instant on the router's monotonic clock, and for what. `soft`: our own caution, which yields when nobody is left."""
 
     until: float
     failure_class: FailureClass | None = None
+    soft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class ExplainRow:
-    """One endpoint in a dry run. `rank` from 1; `reason` of a kept one: None, or `trial`, `panic`, `wait`."""
+    """One endpoint in a dry run. `rank` from 1; `reason` of a kept one: None, or `trial`, `panic`, `wait`, `slow`."""
 
     endpoint: Endpoint
     kept: bool
@@ -123,7 +129,7 @@ def plan(
     every endpoint that could serve is out for longer than `max_wait_s`.
     """
     survey = _survey(request, directives, world, allowed_models, now)
-    if not any(step.allowed for step in survey.steps):
+    if all(step.reason is not None for step in survey.steps):
         raise ModelNotAllowed(f"this API key may not use the model {survey.target.name[:200]!r}", param="model")
     chosen = _chosen(survey, directives, now, draw, max_wait_s)
     eliminated = tuple(Eliminated(r.endpoint, r.reason) for r in survey.rulings if r.reason is not None and r not in chosen.rulings)
@@ -141,7 +147,7 @@ def plan(
         directives=directives,
         max_attempts=limit if directives.max_attempts is None else min(limit, directives.max_attempts),
         fallback=directives.fallback is not False,
-        preferred_overridden=_overridden(directives, chosen.candidates[0], survey.rulings),
+        preferred_overridden=_overridden(directives, chosen.candidates[0], survey.rulings) if directives.prefer else None,
         wait_s=min(c.ready_at for c in chosen.candidates) - now if chosen.mode == "wait" else None,
         cooling=survey.cooling,
     )
@@ -160,8 +166,9 @@ def explain(
     """Every endpoint of the models asked, kept ones first in their order. Raises only InvalidDirective and ModelNotFound."""
     survey = _survey(request, directives, world, allowed_models, now)
     chosen = _chosen(survey, directives, now, draw, max_wait_s)
+    slow = {ruling.endpoint.id: "slow" for ruling in chosen.rulings if _slow(ruling.view, directives)}
     rows = [
-        ExplainRow(one.endpoint, True, "trial" if one.trial else chosen.mode, rank, one.weight)
+        ExplainRow(one.endpoint, True, "trial" if one.trial else chosen.mode or slow.get(one.endpoint.id), rank, one.weight)
         for rank, one in enumerate(chosen.candidates, start=1)
     ]
     out = (r for r in survey.rulings if r.reason is not None and r not in chosen.rulings)
@@ -171,19 +178,17 @@ def explain(
 # Who is in: one ruling per endpoint.
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One model that may serve, in order of preference."""
+class _Step(msgspec.Struct, frozen=True):
+    """One model in order of preference; `reason` None: it may serve."""
 
     rank: int
     model: Model
     provider: str | None
-    allowed: bool
-    substitute: bool
+    reason: str | None = None
+    substitute: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ruling:
+class _Ruling(msgspec.Struct, frozen=True, eq=False):
     """One endpoint judged. `accounts`: those of its pool that may be used; `reason` None: in; `cooldown` only with that reason."""
 
     step: _Step
@@ -194,8 +199,7 @@ class _Ruling:
     cooldown: Cooldown | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Survey:
+class _Survey(msgspec.Struct, frozen=True):
     target: Target
     steps: tuple[_Step, ...]
     rulings: tuple[_Ruling, ...]
@@ -209,7 +213,8 @@ _FRESH = EndpointView()
 
 
 def _survey(request: ChatRequest, directives: Directives, world: World, allowed: frozenset[str], now: float) -> _Survey:
-    check_names(directives, world.snapshot)
+    if directives is not NONE:
+        check_names(directives, world.snapshot)
     target = world.snapshot.resolve(request.model)
     steps = tuple(_steps(request, directives, world.snapshot, target, allowed))
     rulings: dict[str, _Ruling] = {}
@@ -225,17 +230,22 @@ def _steps(request: ChatRequest, directives: Directives, snapshot: Snapshot, tar
     targets = (target, *(snapshot.resolve(name) for name in request.models))
     asked = [(model, one.provider, one.name) for one in targets for model in one.models]
     for rank, (model, provider, name) in enumerate(asked):
-        yield _Step(rank, snapshot.models[model], provider, _may_use(allowed, snapshot.models[model], name), substitute=False)
+        reason = _model_barred(allowed, snapshot.models[model], name)
+        if reason is None and directives.consistency == "strict" and model not in target.models:
+            reason = "consistency=strict"
+        yield _Step(rank, snapshot.models[model], provider, reason)
     if directives.consistency == "available":
         named = {model for model, _, _ in asked}
         stand_ins = [(ModelId(name), provider) for model, provider, _ in asked for name in snapshot.models[model].substitutes]
         for rank, (model, provider) in enumerate(stand_ins, start=len(asked)):
             if model not in named:
-                yield _Step(rank, snapshot.models[model], provider, _may_use(allowed, snapshot.models[model], model), substitute=True)
+                yield _Step(rank, snapshot.models[model], provider, _model_barred(allowed, snapshot.models[model], model), substitute=True)
 
 
-def _may_use(allowed: frozenset[str], model: Model, asked_as: str) -> bool:
-    return not allowed or model.id in allowed or asked_as in allowed or not allowed.isdisjoint(model.aliases)
+def _model_barred(allowed: frozenset[str], model: Model, asked_as: str) -> str | None:
+    if not allowed or model.id in allowed or asked_as in allowed or not allowed.isdisjoint(model.aliases):
+        return None
+    return "model_not_allowed"
 
 
 def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: Directives, world: World, now: float) -> _Ruling:
@@ -248,19 +258,21 @@ def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: D
     accounts = tuple([account for account in endpoint.accounts if account.name in usable])  # a list is the quicker way there
     if not accounts:
         return _Ruling(step, endpoint, view, reason="credential")
-    if not step.allowed:
-        return _Ruling(step, endpoint, view, reason="model_not_allowed")
-    for constraint in directives.constraints:
-        offers = ((account, Offer(endpoint, account, step.model, request.body_bytes)) for account in accounts)
-        accounts = tuple(account for account, offer in offers if constraint.admits(offer))
-        if not accounts:
-            return _Ruling(step, endpoint, view, reason=constraint.text)
+    if step.reason is not None:
+        return _Ruling(step, endpoint, view, reason=step.reason)
+    if directives.constraints:
+        offers = [Offer(endpoint, account, step.model, request.body_bytes) for account in accounts]
+        for constraint in directives.constraints:
+            offers = [offer for offer in offers if constraint.admits(offer)]
+            if not offers:
+                return _Ruling(step, endpoint, view, reason=constraint.text)
+        accounts = tuple([offer.account for offer in offers])
     missing = _unsupported(step.model, endpoint, request, directives)
     if missing:
         return _Ruling(step, endpoint, view, reason=f"supports={'|'.join(missing)}")
     cooldown = _cooldown(view, accounts, world.cooling_accounts, now)
     if world.cooling_accounts:
-        back_at = now if cooldown is None else cooldown.until
+        back_at = now if cooldown is None or cooldown.soft else cooldown.until
         accounts = tuple(account for account in accounts if world.cooling_accounts.get(account.name, _NO_COOLDOWN).until <= back_at)
     if cooldown is not None:
         return _Ruling(step, endpoint, view, accounts, "cooldown", cooldown)
@@ -269,19 +281,20 @@ def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: D
 
 def _unsupported(model: Model, endpoint: Endpoint, request: ChatRequest, directives: Directives) -> list[str]:
     """Features that the request uses and the endpoint lacks, where they may not simply be dropped."""
-    missing = missing_features(request.features, endpoint.supports)
     policy = "route_away" if directives.require_parameters else request.unsupported_params or model.unsupported_params
-    return [] if policy == "drop" else sorted(missing)
+    return [] if policy == "drop" else sorted(missing_features(request.features, endpoint.supports))
 
 
 def _cooldown(view: EndpointView, accounts: Sequence[Account], cooling: Mapping[str, Cooldown], now: float) -> Cooldown | None:
-    """The longer of the endpoint's own cooldown and that of the first of its accounts to be back; None: neither binds."""
-    if not cooling:
-        return Cooldown(view.cooldown_until, view.cooldown_class) if view.cooldown_until > now else None
-    own = Cooldown(view.cooldown_until, view.cooldown_class)
-    pool = min((cooling.get(account.name, _NO_COOLDOWN) for account in accounts), key=lambda one: one.until)
-    longer = max(own, pool, key=lambda one: one.until)
-    return longer if longer.until > now else None
+    """The longer of the endpoint's own cooldown and that of the first of its accounts to be back; a soft one only where neither binds."""
+    longest = Cooldown(view.cooldown_until, view.cooldown_class) if view.cooldown_until > now else None
+    if cooling:
+        pool = min((cooling.get(account.name, _NO_COOLDOWN) for account in accounts), key=lambda one: one.until)
+        if pool.until > max(now, view.cooldown_until):
+            longest = pool
+    if longest is None and view.overloaded_until > now:
+        return Cooldown(view.overloaded_until, FailureClass.OVERLOADED, soft=True)
+    return longest
 
 
 _NO_COOLDOWN = Cooldown(0.0)
@@ -290,8 +303,7 @@ _NO_COOLDOWN = Cooldown(0.0)
 # Who goes first.
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
+class _Chosen(msgspec.Struct, frozen=True):
     """The candidates in order, the rulings they came from, and what it took to have any."""
 
     candidates: tuple[Candidate, ...]
@@ -309,24 +321,34 @@ def _in_the_running(rulings: Sequence[_Ruling], now: float, max_wait_s: float) -
     kept = [ruling for ruling in rulings if ruling.reason is None]
     if kept:
         return None, kept
-    broken = [ruling for ruling in rulings if ruling.reason == "breaker"]
-    if broken:
-        return "panic", broken
+    doubted = [ruling for ruling in rulings if ruling.reason == "breaker" or (ruling.cooldown is not None and ruling.cooldown.soft)]
+    if doubted:
+        return "panic", doubted
     return "wait", [r for r in rulings if r.cooldown is not None and r.cooldown.until - now <= max_wait_s]
 
 
 def _place(ruling: _Ruling, directives: Directives, now: float, draw: Callable[[], float], mode: str | None) -> ordering.Place:
     step, view, endpoint = ruling.step, ruling.view, ruling.endpoint
+    strategy = "balanced" if mode == "panic" else directives.sort or step.model.strategy  # doubt is spread by weight
     across = directives.sort is not None and directives.sort != "balanced"  # the client's own order reaches across models
     return ordering.Place(
         step.substitute,
+        _slow(view, directives),
         _liked(ruling, directives, now) if directives.prefer and mode is None else 0,
         0 if across else step.rank,
-        ordering.key(directives.sort or step.model.strategy, endpoint, view.score, view.latency_ms, draw),
+        ordering.key(strategy, endpoint, view.score, view.latency_ms, view.tokens_per_s, draw),
         ordering.latency(view.latency_ms),
         ordering.cost(endpoint),
         endpoint.id,
     )
+
+
+def _slow(view: EndpointView, directives: Directives) -> bool:
+    """Whether it was measured worse than the client would like; what was not measured is not."""
+    ttft_ms, tokens_per_s = directives.max_ttft_ms, directives.min_tokens_per_s
+    if ttft_ms is not None and view.ttft_ms is not None and view.ttft_ms > ttft_ms:
+        return True
+    return tokens_per_s is not None and view.tokens_per_s is not None and view.tokens_per_s < tokens_per_s
 
 
 def _liked(ruling: _Ruling, directives: Directives, now: float) -> int:
@@ -343,19 +365,20 @@ def _candidate(ruling: _Ruling, now: float, draw: Callable[[], float], mode: str
         account=pool[at],
         weight=ruling.endpoint.weight * ruling.view.score,
         trial=mode is None and breaker.phase(ruling.view.breaker, now) is Breaker.HALF_OPEN,
-        ready_at=ruling.cooldown.until if ruling.cooldown is not None else 0.0,
+        ready_at=ruling.cooldown.until if mode == "wait" and ruling.cooldown is not None else 0.0,
         spare_accounts=pool[at + 1 :] + pool[:at],
     )
 
 
 def _overridden(directives: Directives, first: Candidate, rulings: Sequence[_Ruling]) -> str | None:
-    """Why the client's first liking does not go first, for the log; None: it does, or it named none."""
-    if not directives.prefer or directives.prefer[0].matches(first.endpoint):
+    """Why the client's first liking does not go first, for the log; None: it does."""
+    if directives.prefer[0].matches(first.endpoint):
         return None
     wanted = directives.prefer[0]
     for ruling in rulings:
         if wanted.matches(ruling.endpoint):
-            return f"{wanted.text}: {ruling.endpoint.id}: {ruling.reason or 'breaker'}"
+            why = ruling.reason or (",".join(directives.measured) if _slow(ruling.view, directives) else "breaker")
+            return f"{wanted.text}: {ruling.endpoint.id}: {why}"
     return f"{wanted.text}: serves none of the models asked"
 
 

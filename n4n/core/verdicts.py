@@ -56,11 +56,15 @@ def most_telling(classes: Collection[FailureClass]) -> FailureClass:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What one failure is charged with. `cool_s`: seconds out, of the endpoint, or of the whole account where `cool_account`."""
+    """What one failure is charged with. `cool_s`: seconds out, of the endpoint, or of the whole account where `cool_account`.
+
+    `soft`: our own caution, which yields when nobody else is left; what a provider ordered, or what money or a key must mend, binds.
+    """
 
     cool_s: float | None
     cool_account: bool
     breaker_weight: float
+    soft: bool = False
 
 
 def reaction(failure: Failure) -> Reaction:
@@ -77,7 +81,9 @@ def reaction(failure: Failure) -> Reaction:
         case FailureClass.MODEL_NOT_FOUND:
             return Reaction(RETIRED_S, False, weight)
         case FailureClass.OVERLOADED:
-            return Reaction(OVERLOAD_S if hint is None else min(hint, LONGEST_OVERLOAD_S), False, weight)
+            if hint is None:
+                return Reaction(OVERLOAD_S, False, weight, soft=True)
+            return Reaction(min(hint, LONGEST_OVERLOAD_S), False, weight)
         case _:
             return Reaction(None, False, weight)
 

@@ -25,7 +25,7 @@ def charge(failure_class: FailureClass, hint: float | None = None) -> Reaction:
         (FailureClass.QUOTA_EXHAUSTED, 1e9, Reaction(86_400.0, True, 0.0)),
         (FailureClass.AUTH, 1.0, Reaction(300.0, True, 0.0)),
         (FailureClass.MODEL_NOT_FOUND, None, Reaction(300.0, False, 0.0)),
-        (FailureClass.OVERLOADED, None, Reaction(5.0, False, 0.5)),
+        (FailureClass.OVERLOADED, None, Reaction(5.0, False, 0.5, soft=True)),
         (FailureClass.OVERLOADED, 12.0, Reaction(12.0, False, 0.5)),
         (FailureClass.OVERLOADED, 9_000.0, Reaction(300.0, False, 0.5)),
         (FailureClass.TIMEOUT, 9.0, Reaction(None, False, 1.0)),

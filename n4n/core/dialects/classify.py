@@ -112,7 +112,8 @@ def failure_of(status: int, headers: Mapping[str, str], body: bytes, now: float)
     failure_class = _class(told or Told(), status, hint if hint is not None else retry_after_s(headers, body, now))
     if hint is None and failure_class in _WAITABLE:
         hint = retry_after_s(headers, body, now)
-    return _failure(told or Told(), failure_class, status, hint)
+    repeatable = headers.get("x-should-retry", "").strip().lower() != "false"
+    return _failure(told or Told(), failure_class, status, hint, repeatable=repeatable)
 
 
 def failure_inside(told: Told, status: int = 200) -> Failure:
@@ -235,9 +236,9 @@ def _by_status(kind: str, text: str, status: int | None, hint: float | None) -> 
     return _C.BAD_REQUEST if 400 <= status < 500 else _C.SERVER_ERROR
 
 
-def _failure(told: Told, failure_class: FailureClass, status: int, hint: float | None) -> Failure:
+def _failure(told: Told, failure_class: FailureClass, status: int, hint: float | None, *, repeatable: bool = True) -> Failure:
     about_request = failure_class in _ABOUT_THE_REQUEST
     message = (cleaned(told.message) if about_request else "") or OWN_WORDS[failure_class]
     param = cleaned(told.param)[:100] if about_request and told.param else None
     code = told.code if told.code is None or _CODE.match(told.code) else cleaned(told.code)[:100]
-    return Failure(failure_class, message, status, code, hint, param)
+    return Failure(failure_class, message, status, code, hint, param, repeatable)
