@@ -21,6 +21,7 @@ from n4n.core.access import KEY_PREFIX, Key, split_key
 from n4n.core.directives import HEADER, KEYS, parse
 from n4n.core.errors import InvalidDirective, Problem
 from n4n.core.schema import Field
+from n4n.runtime.wire import encode_key
 
 WINDOWS = ("day", "week", "month")
 _PUBLIC_ID = re.compile(r"[a-z0-9]{12}\Z")
@@ -80,16 +81,18 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True)
 class AccessState:
-    """All keys at one access version."""
+    """Keys at one access version: all that are not revoked, or, `changed_only`, those that are not as they were at an earlier one."""
 
     version: int
     committed_at: datetime
     keys: tuple[KeyRecord, ...]
+    changed_only: bool = False
 
-    def usable(self) -> dict[str, Key]:
-        """The keys that routers get: those that were active when the version was made, the same on every control plane."""
+    def encoded(self) -> Iterator[tuple[str, bytes | None]]:
+        """Public id and what routers get, None: nothing, as the key is not active at the commit; the same on every control plane."""
         at = self.committed_at
-        return {record.public_id: _for_routers(record, at) for record in self.keys if record.state(at) == "active"}
+        for record in self.keys:
+            yield record.public_id, encode_key(_for_routers(record, at)) if record.state(at) == "active" else None
 
 
 def _for_routers(record: KeyRecord, at: datetime) -> Key:

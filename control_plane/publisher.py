@@ -1,4 +1,4 @@
-"""What routers are to have, in memory: the head of each collection, and the versions before it that a delta can start from.
+"""What routers are to have, in memory: the head of each collection, and the ways that lead there from what a node holds.
 
 A poll of Postgres every second is the truth; LISTEN/NOTIFY is only a doorbell that makes it come sooner. While Postgres is
 away everything here stays as it is, and watchers go on being served.
@@ -9,67 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import deque
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
-from typing import Final
 
+from control_plane.lines import Held, Line, different
+from control_plane.refusals import NotFound
 from control_plane.repository import Head, Repository
 from control_plane.schema import DatabaseAway
-from control_plane.service.updates import encode_update
-from control_plane.versions import Version
-from n4n.core.catalog import collection_checksum
-from n4n.core.document import parse_document
-from n4n.runtime.wire import ACCESS, CATALOG, Resources, access_resources, catalog_resources
+from control_plane.stored import Reading, Unreadable
+from n4n.core.checksum import ResourceId, collection_checksum
+from n4n.runtime.wire import ACCESS, CATALOG, key_resource
 
-Held = tuple[int, str]  # version, checksum
-NONE: Held = (0, "")
-RING: Final = 64
 _BACKOFF_S = (0.2, 5.0)  # first and longest wait before Postgres is tried again
+_REBUILD_S = 3.0  # a node waits no longer for its base to be looked up; it gets the whole
+_INLINE = 500  # resources encoded on the loop, a few ms; more go to a thread
 _log = logging.getLogger("n4n.control_plane")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Published:
-    """One version of a collection as it travels."""
-
-    held: Held
-    resources: Resources
-    committed_at_ms: int
-
-
-class Line:
-    """The versions of one collection that this process knows, newest last, and their encoded updates."""
-
-    def __init__(self, collection: int) -> None:
-        self.collection = collection
-        self.head = Published(NONE, {}, 0)
-        self._ring: deque[Published] = deque(maxlen=RING)
-        self._encoded: dict[Held, tuple[bytes, ...]] = {}
-
-    def publish(self, version: int, resources: Resources, committed_at_ms: int) -> None:
-        """Makes a version the head. Bodies that did not change are kept once in memory."""
-        before = self.head.resources
-        shared = {key: before[key] if before.get(key) == body else body for key, body in resources.items()}
-        self.head = Published((version, collection_checksum(shared)), shared, committed_at_ms)
-        self._ring.append(self.head)
-        self._encoded.clear()
-
-    def updates_from(self, held: Held) -> tuple[bytes, ...]:
-        """The parts that lead from `held` to the head: a delta where `held` is still known, else the whole. Encoded once."""
-        base = next((state for state in self._ring if state.held == held), None)
-        origin = NONE if base is None else base.held
-        if origin not in self._encoded:
-            self._encoded[origin] = self._encode(base)
-        return self._encoded[origin]
-
-    def _encode(self, base: Published | None) -> tuple[bytes, ...]:
-        had = {} if base is None else base.resources
-        upserts = {key: body for key, body in self.head.resources.items() if had.get(key) != body}
-        removed = [key for key in had if key not in self.head.resources]
-        origin = None if base is None else base.held
-        return encode_update(self.collection, self.head.held, origin, upserts, removed, self.head.committed_at_ms)
 
 
 class Publisher:
@@ -85,6 +39,9 @@ class Publisher:
         self._bell = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
         self._seen: dict[str, Head] = {}
+        self._reading = Reading()
+        self._rebuilding = {collection: asyncio.Lock() for collection in self.lines}
+        self._encoding = {collection: asyncio.Lock() for collection in self.lines}
 
     def heads(self) -> Mapping[int, Held]:
         """The head of each collection; version 0 where there is none yet."""
@@ -119,24 +76,80 @@ class Publisher:
             self._seen["catalog"] = heads["catalog"]
         if heads["access"] != self._seen.get("access"):
             await self._load_access()
-            self._seen["access"] = heads["access"]
 
     async def _load_catalog(self) -> None:
-        found = await self._repository.catalog()
-        if found.info.version == 0:
+        stored = await self._repository.stored_catalog()
+        if stored is None:
             return
-        resources = await asyncio.to_thread(_readable_resources, found)
-        if resources is not None:
-            self.catalog.publish(found.info.version, resources, round(found.info.committed_at.timestamp() * 1000))
-            self._wake()
+        try:
+            resources = await asyncio.to_thread(self._reading.resources, stored)
+        except Unreadable as fault:
+            _log.error("catalog version %d is not pushed, this n4n cannot read it: %s", stored.version, fault)
+            return
+        self.catalog.publish(stored.version, resources, round(stored.committed_at.timestamp() * 1000))
+        self._wake()
 
     async def _load_access(self) -> None:
-        state = await self._repository.access()
+        """Only the keys that changed since the last look, or all where there was none or history is another."""
+        state = await self._repository.access(self._seen.get("access"))
         if state.version == 0:
             return
-        resources = await asyncio.to_thread(lambda: access_resources(state.usable()))
-        self.access.publish(state.version, resources, round(state.committed_at.timestamp() * 1000))
+        at = round(state.committed_at.timestamp() * 1000)
+        if state.changed_only:
+            self.access.publish_changes(state.version, {key_resource(name): body for name, body in state.encoded()}, at)
+        else:
+            encoded = await asyncio.to_thread(lambda: {key_resource(name): body for name, body in state.encoded() if body is not None})
+            self.access.publish(state.version, encoded, at)
+        self._seen["access"] = Head(state.version, state.committed_at)
         self._wake()
+
+    # -- what a node needs -----------------------------------------------------------------------------------------
+
+    async def updates_from(self, collection: int, held: Held) -> tuple[Held, tuple[bytes, ...]]:
+        """The head and the parts that lead there from `held`: a delta from any version that Postgres has, else the whole."""
+        line = self.lines[collection]
+        if not line.knows(held) and self.database == "ok":
+            with suppress(TimeoutError, DatabaseAway):
+                async with asyncio.timeout(_REBUILD_S), self._rebuilding[collection]:
+                    if not line.knows(held):
+                        await self._rebuild(line, held)
+        way = line.way(held)
+        if len(way.names) <= _INLINE or line.encoded(way) is not None:
+            return way.head.held, line.updates_from(held)
+        async with self._encoding[collection]:
+            way = line.way(held)
+            parts = line.encoded(way)
+            if parts is None:
+                parts = await asyncio.to_thread(line.encode, way)
+                line.keep(way, parts)
+            return way.head.held, parts
+
+    async def _rebuild(self, line: Line, held: Held) -> None:
+        """After a restart nodes come with versions that this process has never seen: what has changed since, from Postgres."""
+        changed = await (self._catalog_since(held) if line is self.catalog else self._access_since(held))
+        line.remember(held, changed)
+
+    async def _catalog_since(self, held: Held) -> frozenset[ResourceId] | None:
+        try:
+            stored = await self._repository.stored_catalog(held[0])
+            resources = None if stored is None else await asyncio.to_thread(Reading().resources, stored)
+        except (NotFound, Unreadable):
+            return None
+        if resources is None or collection_checksum(resources) != held[1]:
+            return None
+        return different(resources, self.catalog.head.resources)
+
+    async def _access_since(self, held: Held) -> frozenset[ResourceId] | None:
+        """Keys as they were are not kept, so the base's sum cannot be checked here. The node's own sum shows whether the delta fitted."""
+        if held[0] > self.access.head.held[0]:
+            return None
+        since = await self._repository.access_at(held[0])
+        state = None if since is None else await self._repository.access(since)
+        if state is None or not state.changed_only:
+            return None
+        return frozenset(key_resource(record.public_id) for record in state.keys)
+
+    # -- following Postgres ----------------------------------------------------------------------------------------
 
     async def follow(self) -> None:
         """Looks every second, or at once when the bell rings, for as long as it is awaited."""
@@ -173,15 +186,6 @@ class Publisher:
             _log.info("the database is back")
         elif database != "ok" and was == "ok":
             _log.warning("%s; watchers are served from memory until it is back", database)
-
-
-def _readable_resources(found: Version) -> Resources | None:
-    """The version's resources; None, and a line in the log, when a newer n4n wrote what this one cannot read."""
-    document, problems = parse_document(found.content.document)
-    if problems:
-        _log.error("catalog version %d is not pushed, this n4n cannot read it: %s", found.info.version, problems[0])
-        return None
-    return catalog_resources(document, found.content.states)
 
 
 def backoff_s(failures: int) -> float:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 
 import psycopg
-from sqlalchemy import ColumnElement, Select, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Select, and_, func, insert, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
@@ -20,6 +20,7 @@ from control_plane.access import AccessState, KeyRecord
 from control_plane.refusals import NotFound, VersionConflict
 from control_plane.rows import catalog_row, change_of, info_of, key_of, key_row
 from control_plane.schema import DatabaseAway, engine_url, one_line
+from control_plane.stored import StoredCatalog
 from control_plane.tables import access_versions, catalog_versions, heads, keys, nodes, tenants
 from control_plane.versions import NOTHING, Content, Draft, Version, VersionInfo, conflict_line, document_from
 
@@ -109,6 +110,19 @@ class Repository:
         async with self._transaction() as connection:
             return await _catalog(connection, version)
 
+    async def stored_catalog(self, version: int | None = None) -> StoredCatalog | None:
+        """A version as it is stored, the head unless told; None when there is none yet. NotFound for a number that never was."""
+        columns = catalog_versions.c
+        query = select(columns.version, columns.committed_at, columns.document, columns.endpoint_states)
+        query = query.order_by(columns.version.desc()).limit(1) if version is None else query.where(columns.version == version)
+        async with self._transaction() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        if row is not None:
+            return StoredCatalog(row.version, row.committed_at, row.document, row.endpoint_states)
+        if version is not None:
+            raise NotFound(f"version: there is no catalog version {version}; n4n catalog history lists them")
+        return None
+
     async def history(self, limit: int, before: int | None) -> list[VersionInfo]:
         """Newest first, only those below `before`."""
         query = select(*_INFO).order_by(catalog_versions.c.version.desc()).limit(limit)
@@ -122,7 +136,7 @@ class Repository:
         async with self._transaction() as connection:
             head = await _catalog(connection, None)
             await _expect(connection, head.info.version, expect)
-            return head, decide(head)
+            return head, await asyncio.to_thread(decide, head)
 
     async def commit_catalog(self, decide: Callable[[Version], Draft | None], expect: int | None) -> tuple[Version, bool]:
         """Commits what `decide` makes of the head, as the next version; (head, False) when it finds nothing to change.
@@ -133,23 +147,41 @@ class Repository:
             number = await _lock(connection, "catalog")
             await _expect(connection, number, expect)
             head = await _catalog(connection, number) if number else NOTHING
-            draft = decide(head)
+            draft = await asyncio.to_thread(decide, head)  # it compares and encodes whole catalogs
             if draft is None:
                 return head, False
             now = await _advance(connection, "catalog", number + 1)
             info = VersionInfo(number + 1, draft.author, now, draft.message, draft.checksum, draft.endpoints, len(draft.changes))
-            await connection.execute(insert(catalog_versions).values(catalog_row(info, draft)))
+            await connection.execute(insert(catalog_versions).values(await asyncio.to_thread(catalog_row, info, draft)))
             return Version(info, draft.content, draft.changes), True
 
     # -- access ----------------------------------------------------------------------------------------------------
 
-    async def access(self) -> AccessState:
-        """Every key that is not revoked, and the version they are of."""
+    async def access(self, since: Head | None = None) -> AccessState:
+        """Every key that is not revoked, and the version they are of; with `since`, only the keys whose resource is another than then.
+
+        Those are the keys touched by later versions, and those whose expiry, or whose former secret's, lies between the two commits.
+        All keys when `since` is not in this database's history.
+        """
         async with self._transaction() as connection:
             await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
             head = (await connection.execute(select(heads).where(heads.c.collection == "access"))).one()
-            rows = await connection.execute(select(keys).where(keys.c.revoked_at.is_(None)).order_by(keys.c.public_id))
-            return AccessState(head.version, head.committed_at, tuple(key_of(row) for row in rows))
+            query = select(keys).order_by(keys.c.public_id)
+            known = since is not None and await _is_of_this_history(connection, since)
+            if since is not None and known:
+                query = query.where(_touched(since, head.committed_at))
+            else:
+                query = query.where(keys.c.revoked_at.is_(None))
+            rows = (await connection.execute(query)).all()
+        records = await asyncio.to_thread(lambda: tuple(map(key_of, rows)))
+        return AccessState(head.version, head.committed_at, records, changed_only=known)
+
+    async def access_at(self, version: int) -> Head | None:
+        """When an access version was committed; None: there never was one of this number."""
+        query = select(access_versions.c.version, access_versions.c.committed_at).where(access_versions.c.version == version)
+        async with self._transaction() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else Head(row.version, row.committed_at)
 
     async def list_keys(self, tenant: str, include_revoked: bool) -> list[KeyRecord]:
         """Keys in order of tenant and age; every tenant's when `tenant` is empty."""
@@ -257,6 +289,19 @@ async def _catalog(connection: AsyncConnection, version: int | None) -> Version:
     if version is not None:
         raise NotFound(f"version: there is no catalog version {version}; n4n catalog history lists them")
     return NOTHING
+
+
+async def _is_of_this_history(connection: AsyncConnection, since: Head) -> bool:
+    """A restored database may have come to the same number another way; the times tell."""
+    query = select(access_versions.c.committed_at).where(access_versions.c.version == since.version)
+    return (await connection.execute(query)).scalar_one_or_none() == since.committed_at
+
+
+def _touched(since: Head, until: datetime) -> ColumnElement[bool]:
+    def between(at: ColumnElement[datetime]) -> ColumnElement[bool]:
+        return and_(at > since.committed_at, at <= until)
+
+    return or_(keys.c.access_version > since.version, between(keys.c.expires_at), between(keys.c.previous_expires_at))
 
 
 async def _note_access(connection: AsyncConnection, version: int, author: str, now: datetime, change: str) -> None:

@@ -45,7 +45,7 @@ keys = Table(
     Column("tenant", Text, ForeignKey("tenants.name"), nullable=False, index=True),
     Column("secret_sha256", LargeBinary, nullable=False),  # of the secret part alone; the secret itself is never stored
     Column("previous_sha256", LargeBinary),  # the secret before a rotation, valid until the next column
-    Column("previous_expires_at", DateTime(timezone=True)),
+    Column("previous_expires_at", DateTime(timezone=True), index=True),
     Column("limits", JSONB, nullable=False),  # {rpm, tpm, burst, concurrency, streams}
     Column("budget_usd", Numeric(20, 6)),
     Column("budget_window", Text),
@@ -54,9 +54,9 @@ keys = Table(
     Column("models", ARRAY(Text), nullable=False),
     Column("author", Text, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
-    Column("expires_at", DateTime(timezone=True)),
+    Column("expires_at", DateTime(timezone=True), index=True),
     Column("revoked_at", DateTime(timezone=True)),
-    Column("access_version", BigInteger, nullable=False),  # the version that last touched this key
+    Column("access_version", BigInteger, nullable=False, index=True),  # the version that last touched this key
     CheckConstraint("octet_length(secret_sha256) = 32", name="keys_secret_is_a_sha256"),
 )
 

@@ -6,13 +6,13 @@ No database here. A version's content is a document in normal form and the endpo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import cast
 
 from control_plane.refusals import InvalidCatalog, InvalidRequest, NotFound, Shrinks
-from n4n.core.catalog import collection_checksum
+from n4n.core.checksum import collection_checksum
 from n4n.core.document import KINDS, STATES, Document, canonical_json, differences, parse_document, removed_too_much
 from n4n.core.errors import Problem
 from n4n.core.schema import nearest
@@ -186,8 +186,23 @@ def _draft(head: Version, content: Content, author: str, message: str) -> Draft 
 
 
 def changes_between(before: Content, after: Content) -> tuple[Change, ...]:
-    """Every path that differs, overrides included."""
-    return tuple(differences(before.view(), after.view()))
+    """Every path that differs, overrides included. Most entries are spelled alike: those are not looked into."""
+    old, new = before.view(), after.view()
+    for section in old:
+        alike = [name for name, table in old[section].items() if name in new[section] and _alike(table, new[section][name])]
+        old[section], new[section] = _without(old[section], alike), _without(new[section], alike)
+    return tuple(differences(old, new))
+
+
+def _alike(one: dict[str, object], other: dict[str, object]) -> bool:
+    return one == other and canonical_json(one) == canonical_json(other)  # 1, 1.0 and true are equal to Python
+
+
+def _without(section: Mapping[str, dict[str, object]], names: Iterable[str]) -> dict[str, dict[str, object]]:
+    left = dict(section)
+    for name in names:
+        del left[name]
+    return left
 
 
 def document_text(document: Document) -> str:

@@ -124,11 +124,9 @@ class Discovery:
                     await stream.wake.wait()
 
     async def _offer(self, stream: Stream, collection: int, link: Link) -> None:
-        line = self._publisher.lines[collection]
-        head = line.head.held
-        if not link.due(head):
+        if not link.due(self._publisher.lines[collection].head.held):
             return
-        parts = line.updates_from(link.held)
+        head, parts = await self._publisher.updates_from(collection, link.held)
         link.sent(head)
         for part in parts:
             if self._is_over(stream):

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 import grpc
 from google.protobuf.message import Message
 
-from control_plane.publisher import Line, Publisher
+from control_plane.lines import Line
+from control_plane.publisher import Publisher
 from control_plane.repository import NodeRow, Repository
 from control_plane.roster import Roster
 from control_plane.schema import DatabaseAway

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from control_plane.lines import RING, Line, different
 from control_plane.links import NONE, Link, Phase
-from control_plane.publisher import RING, Line, backoff_s
+from control_plane.publisher import backoff_s
 from control_plane.service.updates import PART_BYTES, encode_update
 from n4n.core.discovery import AlreadyHeld, Apply, Collector, Decision, Held, Ignore, More, Nack, NeedsNewStream, Part
 from n4n.runtime.wire import CATALOG
@@ -81,6 +82,39 @@ def test_a_version_that_is_no_longer_remembered_is_followed_by_the_whole() -> No
     assert decoded(line.updates_from(first))[0].base_version == 1
     line.publish(RING + 1, {}, 0)
     assert decoded(line.updates_from(first))[0].base_version == 0
+
+
+def test_a_base_that_was_looked_up_is_followed_by_a_delta_also_of_later_versions() -> None:
+    line = Line(CATALOG)
+    line.publish(7, {(1, "a"): b"7", (1, "b"): b"1"}, 0)
+    assert not line.knows((3, "c"))
+    line.remember((3, "c"), different({(1, "a"): b"3", (1, "b"): b"1"}, line.head.resources))
+    line.remember((2, "odd"), None)
+    assert line.knows((3, "c")) and line.knows((2, "odd"))
+    line.publish(8, {(1, "a"): b"7", (1, "c"): b"1"}, 0)
+    (delta,) = decoded(line.updates_from((3, "c")))
+    assert (delta.base_version, delta.base_checksum, delta.version) == (3, "c", 8)
+    assert ([r.name for r in delta.upserts], [r.name for r in delta.removed]) == (["a", "c"], ["b"])
+    assert decoded(line.updates_from((2, "odd")))[0].base_version == 0
+    for number in range(100):
+        line.remember((number, "another"), None)
+    assert not line.knows((3, "c")), "only so many are kept"
+
+
+@given(st.data())
+def test_a_head_made_of_changes_is_the_one_published_whole(data: st.DataObject) -> None:
+    carried, whole = Line(CATALOG), Line(CATALOG)
+    resources = data.draw(contents)
+    carried.publish(1, resources, 0)
+    first = carried.head.held
+    for number in range(2, 5):
+        changed = data.draw(st.dictionaries(st.tuples(st.integers(1, 5), st.sampled_from("abcd")), st.sampled_from([None, b"1", b"2"])))
+        carried.publish_changes(number, changed, number)
+        resources = {name: body for name, body in {**resources, **changed}.items() if body is not None}
+        whole.publish(number, resources, number)
+        assert (carried.head.held, carried.head.resources) == (whole.head.held, resources)
+    (delta,) = decoded(carried.updates_from(first))
+    assert (delta.base_version, delta.version) == (1, 4)
 
 
 def test_a_delta_without_any_difference_still_carries_its_version() -> None:

@@ -42,6 +42,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "INSERT INTO nodes (node, role, build, applied_version, access_version, last_seen, last_nack) VALUES "
         "('router-1', 'data-plane', '0.1.0', 1, 1, now(), '')",
     ),
+    "0004": (),
 }
 
 
