@@ -79,3 +79,4 @@ class UpstreamRequest:
     headers: tuple[tuple[str, str], ...]
     body: bytes
     warnings: tuple[str, ...] = ()  # what was left out for this endpoint, for `n4n.warnings`
+    allow_private: bool = False  # whether the provider may be at an address inside this network

@@ -7,6 +7,7 @@ context closes the connection unless the answer was read to its end, so that a c
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,9 +25,11 @@ from aiohttp.client_exceptions import (
 
 from n4n.core.chat import UpstreamRequest
 from n4n.core.errors import Failure, FailureClass
+from n4n.runtime.resolver import LookUp, Names, NotPublic, Resolver, public_socket
 
 ANSWER_LIMIT = 64 << 20  # bytes of one whole answer; larger is a fault of the provider
 ERROR_LIMIT = 256 << 10  # bytes of an error body that are read for its class
+READ_BUFFER = 64 << 10  # twice as much of an answer is held at most before the provider is not read from any more
 KEEP_ALIVE_S = 15.0  # shorter than any provider's own, so that a pooled connection is rarely stale
 
 
@@ -58,7 +61,7 @@ class Reply:
         self._last = clock()
         self.waited_s = self._last - sent  # time spent waiting for the provider so far
         self.status = response.status
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items() if not _CONTROL.search(value)}
 
     @property
     def content_type(self) -> str:
@@ -122,6 +125,9 @@ _LATE = {
     "total": "the request's deadline passed",
 }
 
+_INSIDE = "the provider's address is inside this network; set allow_private: true on the provider to allow it"
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
 
 def _fault(failure_class: FailureClass, message: str, *, may_have_run: bool = True) -> UpstreamFault:
     return UpstreamFault(Failure(failure_class, message, may_have_run=may_have_run))
@@ -130,21 +136,37 @@ def _fault(failure_class: FailureClass, message: str, *, may_have_run: bool = Tr
 class Upstream:
     """The pool of connections to providers. One per worker, made inside its loop."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], look_up: LookUp | None = None) -> None:
         self._clock = clock
-        self._session = ClientSession(
-            connector=TCPConnector(limit=0, limit_per_host=0, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=30),
+        self._names = Names(clock, look_up)
+        self._outside = self._session(public_only=True)
+        self._anywhere = self._session(public_only=False)
+
+    def _session(self, *, public_only: bool) -> ClientSession:
+        """Connections of one kind are never lent to the other: what may go anywhere is not what was checked."""
+        return ClientSession(
+            connector=TCPConnector(
+                limit=0,
+                limit_per_host=0,
+                keepalive_timeout=KEEP_ALIVE_S,
+                use_dns_cache=False,
+                resolver=Resolver(self._names, public_only=public_only),
+                socket_factory=public_socket if public_only else None,
+            ),
             timeout=ClientTimeout(total=None),
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             max_line_size=16 << 10,
             max_field_size=64 << 10,
+            read_bufsize=READ_BUFFER,
         )
 
     async def close(self) -> None:
         """Closes every connection."""
-        await self._session.close()
+        await self._outside.close()
+        await self._anywhere.close()
+        await self._names.close()
 
     @asynccontextmanager
     async def send(self, request: UpstreamRequest, request_id: str, phases: Phases) -> AsyncIterator[Reply]:
@@ -164,7 +186,8 @@ class Upstream:
         try:
             async with asyncio.timeout(min(phases.first_byte_s, left)):
                 headers = (*request.headers, ("x-request-id", request_id), ("accept-encoding", "identity"))
-                return await self._session.post(request.url, data=request.body, headers=headers, allow_redirects=False, timeout=timeout)
+                session = self._anywhere if request.allow_private else self._outside
+                return await session.post(request.url, data=request.body, headers=headers, allow_redirects=False, timeout=timeout)
         except ConnectionTimeoutError as error:
             raise _fault(FailureClass.TIMEOUT, _LATE["connect"], may_have_run=False) from error
         except TimeoutError as error:
@@ -173,8 +196,10 @@ class Upstream:
         except (ClientConnectorCertificateError, ClientConnectorSSLError) as error:
             raise _fault(FailureClass.SERVER_ERROR, "no secure connection to the provider could be made", may_have_run=False) from error
         except ClientConnectorDNSError as error:
-            raise _fault(FailureClass.SERVER_ERROR, "the provider's name could not be resolved", may_have_run=False) from error
+            message = _INSIDE if isinstance(error.os_error, NotPublic) else "the provider's name could not be resolved"
+            raise _fault(FailureClass.SERVER_ERROR, message, may_have_run=False) from error
         except ClientConnectorError as error:
-            raise _fault(FailureClass.SERVER_ERROR, "the provider refused the connection", may_have_run=False) from error
+            message = _INSIDE if isinstance(error.os_error, NotPublic) else "the provider refused the connection"
+            raise _fault(FailureClass.SERVER_ERROR, message, may_have_run=False) from error
         except (ClientError, OSError, ValueError) as error:
             raise _fault(FailureClass.SERVER_ERROR, "the provider closed the connection without an answer") from error

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from data_plane.bodies import BodyBounds
 from tests.support.answers import completion, sse, tool_call, usage
 from tests.support.router import KEY, PROVIDER_SECRET, catalog, running_router
 from tests.support.upstream import ScriptedUpstream
@@ -173,7 +174,7 @@ async def test_every_wrong_key_gets_the_same_401(presented):
 
 async def test_a_body_over_the_bound_is_413():
     async with ScriptedUpstream() as upstream, running_router(catalog(upstream.base_url)) as house:
-        house.web._max_body = 1000
+        house.web._body_bounds = BodyBounds(most=1000, grace_s=5)
         async with house.chat(padding="x" * 2000) as answer:
             error = (await answer.json())["error"]
     assert (answer.status, error["code"]) == (413, "request_too_large")

@@ -45,7 +45,9 @@ class OpenAI:
         if secret:
             headers.append(("authorization", f"Bearer {secret}"))
         headers += endpoint.provider.headers.items()
-        return UpstreamRequest(endpoint.provider.base_url + _PATH, tuple(headers), json_bytes.join(fields.items()), tuple(warnings))
+        provider = endpoint.provider
+        body = json_bytes.join(fields.items())
+        return UpstreamRequest(provider.base_url + _PATH, tuple(headers), body, tuple(warnings), provider.allow_private)
 
     def decode(self, body: bytes, content_type: str, request: ChatRequest) -> Chunk | Failure:
         """A whole answer; also one that came as a stream though none was asked."""
