@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
-import signal
 import socket
 import sys
 import time
@@ -18,9 +18,11 @@ import n4n
 from data_plane.catalog import Follower, Pace
 from data_plane.credentials import Credentials
 from data_plane.health import Health
+from data_plane.leaving import Orders, Serving, drain
+from data_plane.listeners import BACKLOG, listening_socket
 from data_plane.meter import Meter
+from data_plane.reports import LIVES, SERVES, Reports
 from data_plane.router import Router
-from data_plane.supervisor import listening_socket
 from data_plane.web import Web
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.discovery import LinkRules
@@ -32,6 +34,7 @@ from n4n.runtime.telemetry import Instruments
 from n4n.runtime.upstream import Upstream
 
 GAUGES_S = 1.0
+LAST_BYTES_S = 2.0  # draining has waited for the requests; this is for bytes on their way out
 FIRST_STATE_S = 3.0  # a control plane on its feet answers in 20 ms
 log = logging.getLogger("n4n.data_plane")
 
@@ -42,10 +45,10 @@ def node_name(settings: Settings) -> str:
 
 
 @asynccontextmanager
-async def worker(settings: Settings) -> AsyncIterator[Web]:
-    """One router, serving; leaves by draining."""
+async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]:
+    """One router, serving."""
     loop = asyncio.get_running_loop()
-    instruments = Instruments(settings.worker)
+    instruments = Instruments(settings.worker, settings.slot)
     lines = LineWriter(sys.stdout.fileno(), loop)
     credentials = Credentials()
     saved = disk_snapshot.path_in(settings.data_path)  # one for all workers: a new one starts from it too
@@ -58,7 +61,8 @@ async def worker(settings: Settings) -> AsyncIterator[Web]:
     served = Web(router, Meter(instruments, lines), settings)
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token)
     link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=random.random)
-    runner = web.ServerRunner(served.server(), shutdown_timeout=settings.drain_sec)
+    server = served.server()
+    runner = web.ServerRunner(server, shutdown_timeout=LAST_BYTES_S)
     await runner.setup()
     sock = socket.socket(fileno=settings.listen_fd) if settings.listen_fd else listening_socket(settings.host, settings.port)
     sock.setblocking(False)
@@ -66,15 +70,16 @@ async def worker(settings: Settings) -> AsyncIterator[Web]:
         tasks = [
             group.create_task(follower.keep(), name="follower"),
             group.create_task(link.run(), name="control link"),
-            group.create_task(_show(follower, health, instruments), name="gauges"),
+            group.create_task(_show(follower, health, instruments, reports), name="gauges"),
         ]
         try:
-            await _first_state(router)
-            await web.SockSite(runner, sock).start()
+            await _first_state(router, math.inf if settings.takes_over else FIRST_STATE_S)
+            site = web.SockSite(runner, sock, backlog=BACKLOG)
+            await site.start()
+            reports.say(SERVES)
             log.info("worker %d serves on %s:%d", settings.worker, settings.host, settings.port)
-            yield served
+            yield Serving(served, server, site, sock)
         finally:
-            served.draining = True
             await runner.cleanup()
             await upstream.close()
             lines.flush()
@@ -82,17 +87,18 @@ async def worker(settings: Settings) -> AsyncIterator[Web]:
                 task.cancel()
 
 
-async def _first_state(router: Router) -> None:
+async def _first_state(router: Router, within_s: float) -> None:
     """Lets connections wait in the backlog while catalog and keys are on their way; after a while they are told that there are none."""
-    until = router.clock() + FIRST_STATE_S
+    until = router.clock() + within_s
     while not router.ready and router.clock() < until:  # noqa: ASYNC110  # once per process, 20 ms long
         await asyncio.sleep(0.01)
 
 
-async def _show(follower: Follower, health: Health, instruments: Instruments) -> None:
-    """Keeps the gauges and what health remembers in step with the catalog in use."""
+async def _show(follower: Follower, health: Health, instruments: Instruments, reports: Reports) -> None:
+    """Keeps the gauges and what health remembers in step with the catalog in use, and the supervisor assured that the loop turns."""
     version, nacks = 0, 0
     while True:
+        reports.say(LIVES)
         instruments.age.set(follower.age_s)
         if follower.nacks > nacks:
             instruments.nacks.inc(follower.nacks - nacks)
@@ -106,11 +112,11 @@ async def _show(follower: Follower, health: Health, instruments: Instruments) ->
 
 
 async def run_worker(settings: Settings) -> None:
-    """Serves until SIGTERM or SIGINT, then drains."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with worker(settings):
-        await stop.wait()
+    """Serves until it is told to go, then drains. Until it serves, a signal ends it at once: nobody loses anything."""
+    reports = Reports(settings.report_fd)
+    orders = Orders(reports)
+    async with worker(settings, reports) as serving:
+        orders.obey(asyncio.get_running_loop())
+        asked_to_leave = await orders.given()
         log.info("worker %d drains for at most %d s", settings.worker, settings.drain_sec)
+        await drain(serving, orders, reports, settings, replaced=not asked_to_leave)

@@ -1,7 +1,8 @@
-"""Keeps the workers of one data plane running: owns their listening sockets, restarts a dead one, stops all on a signal.
+"""Keeps the workers of one data plane running: owns their sockets, restarts a dead one, replaces them without losing a request.
 
 It never imports grpc. Each worker has a listening socket of its own on the one port (SO_REUSEPORT), held open here, so that
-connections which arrive while a worker is down wait for its successor instead of being refused.
+connections which arrive while a worker is down wait for its successor instead of being refused. A successor starts on the same socket
+while the worker before it still serves, and takes over once it says that it serves.
 """
 
 from __future__ import annotations
@@ -10,58 +11,16 @@ import os
 import random
 import shutil
 import signal
-import socket
-import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from types import FrameType
 
-from n4n.core.errors import StartFailed
-from n4n.runtime.process import Child, own_command, spawn
+from data_plane.listeners import HANDSHAKE_S, check_free, hold_newcomers_back, listening_socket
+from data_plane.reports import AT_ONCE, STOP_ACCEPTING
+from data_plane.seat import LATE_S, Seat, say
 from n4n.runtime.settings import Settings
-from n4n.runtime.telemetry import forget_worker
 
-LEAST_PAUSE_S, MOST_PAUSE_S = 0.2, 10.0
-STEADY_S = 30.0  # a worker that lived this long starts again without a pause
-BACKLOG = 1024
-
-
-def listening_socket(host: str, port: int) -> socket.socket:
-    """A listening socket that shares its port with the other workers' sockets; StartFailed when the port is taken."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        sock = socket.socket(family, kind, protocol)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sock.bind(address)
-        sock.listen(BACKLOG)
-    except OSError as error:
-        raise StartFailed(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port or N4N_PORT") from error
-    return sock
-
-
-def check_free(host: str, port: int) -> None:
-    """StartFailed when somebody listens on the port, also somebody who would share it."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        raise StartFailed(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port or N4N_PORT") from error
-
-
-@dataclass(slots=True)
-class Seat:
-    """One worker's place: its number, its socket, and who sits there now."""
-
-    worker: int
-    sock: socket.socket
-    child: Child | None = None
-    started: float = 0.0
-    pause_s: float = 0.0
-    due: float = 0.0
+TICK_S = 0.2
 
 
 class Supervisor:
@@ -69,70 +28,90 @@ class Supervisor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._stopping = 0
+        self._rolling = False
         metrics = settings.data_path / "metrics"
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir(parents=True, exist_ok=True)
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
         check_free(settings.host, settings.port)
-        self._seats = [Seat(n + 1, listening_socket(settings.host, settings.port)) for n in range(max(1, settings.workers))]
+        numbers = range(1, max(1, settings.workers) + 1)
+        self._seats = [Seat(number, listening_socket(settings.host, settings.port), settings, random.uniform) for number in numbers]
+
+    def __repr__(self) -> str:
+        return f"<Supervisor: {', '.join(map(repr, self._seats))}>"
 
     def run(self) -> int:
         """Starts the workers and keeps them; returns the exit status."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _WAKING)
-        while not self._stopping:
+        before = time.monotonic()
+        while True:
             now = time.monotonic()
             for seat in self._seats:
-                self._look_after(seat, now)
-            found = signal.sigtimedwait(_WAKING, 0.2)
+                seat.look(now, passed_s=now - before)
+            self._roll(now)
+            before = now
+            found = signal.sigtimedwait(_WAKING, TICK_S)
             if found is not None and found.si_signo in _STOPPING:
-                self._stopping = found.si_signo
-        return self._stop()
+                return self._stop()
+            if found is not None and found.si_signo == ROLL:
+                self._begin_rolling()
 
-    def _look_after(self, seat: Seat, now: float) -> None:
-        if seat.child is not None and (code := seat.child.poll()) is not None:
-            forget_worker(seat.worker)
-            lived = now - seat.started
-            seat.pause_s = 0.0 if lived >= STEADY_S else min(MOST_PAUSE_S, max(LEAST_PAUSE_S, seat.pause_s * 2))
-            seat.due = now + seat.pause_s * random.uniform(0.75, 1.25)
-            seat.child = None
-            say(f"worker {seat.worker} ended with {code} after {lived:.0f} s; starting it again")
-        if seat.child is None and now >= seat.due:
-            seat.started = now
-            seat.child = spawn(
-                f"data-plane worker {seat.worker}",
-                own_command("data-plane", "--worker", str(seat.worker)),
-                environ=self._environ(seat),
-                keep_open=(seat.sock.fileno(),),
-            )
+    def _begin_rolling(self) -> None:
+        say(f"replacing {len(self._seats)} worker{'' if len(self._seats) == 1 else 's'}, one after the other")
+        self._rolling = True
+        for seat in self._seats:
+            seat.replacement_wanted, seat.gave_up = True, False
 
-    def _environ(self, seat: Seat) -> Mapping[str, str]:
-        return {**os.environ, "N4N_LISTEN_FD": str(seat.sock.fileno()), "GRPC_ENABLE_FORK_SUPPORT": "0"}
+    def _roll(self, now: float) -> None:
+        """One successor starts at a time, so that the machine serves meanwhile."""
+        if any(seat.heir is not None for seat in self._seats):
+            return
+        if self._rolling and any(seat.gave_up for seat in self._seats):
+            say("the new workers do not start; the ones before go on, and the rolling restart is given up")
+            for seat in self._seats:
+                seat.gave_up = seat.replacement_wanted = False
+        due = next((seat for seat in self._seats if seat.wants_heir(now)), None)
+        if due is not None:
+            due.start_heir(now)
+        elif self._rolling and not any(seat.replacement_wanted for seat in self._seats):
+            self._rolling = False
+            say("the rolling restart is over")
 
     def _stop(self) -> int:
-        children = [seat.child for seat in self._seats if seat.child is not None]
-        for child in children:
-            child.ask_to_stop()
-        deadline = time.monotonic() + self._settings.drain_sec + 5
-        while any(child.poll() is None for child in children) and time.monotonic() < deadline:
-            found = signal.sigtimedwait(_WAKING, 0.2)
-            if found is not None and found.si_signo == signal.SIGINT:
-                break  # asked twice: at once
-        for child in children:
-            child.kill()
+        """Leave, let a balancer notice, make sure that nobody waits in a queue, drain."""
+        deadline = time.monotonic() + self._settings.drain_sec + LATE_S
         for seat in self._seats:
+            seat.ask_to_leave()
+        asked_again = _asked_again(min(self._settings.lame_duck_sec, self._settings.drain_sec), self._is_empty)
+        for seat in self._seats:
+            hold_newcomers_back(seat.sock)
+        asked_again = asked_again or _asked_again(HANDSHAKE_S, self._is_empty)
+        for seat in self._seats:
+            seat.tell(STOP_ACCEPTING)
             seat.sock.close()
-        return 0
+        asked_again = asked_again or _asked_again(deadline - time.monotonic(), self._is_empty)
+        for seat in self._seats:
+            seat.kill()
+        return AT_ONCE if asked_again else 0
+
+    def _is_empty(self) -> bool:
+        return not any(seat.is_alive() for seat in self._seats)
 
 
+ROLL = signal.SIGUSR2
 # Asked for by name: a wait that SIGCONT interrupts after its time returns a made-up signal number (CPython's sigtimedwait).
 _STOPPING = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-_WAKING = _STOPPING | {signal.SIGCHLD}
+_WAKING = _STOPPING | {signal.SIGCHLD, ROLL}
 
 
-def say(line: str) -> None:
-    """One line for the operator, on standard error."""
-    sys.stderr.write(f"n4n data-plane: {line}\n")
+def _asked_again(within_s: float, over: Callable[[], bool]) -> bool:
+    """Waits so long, or until it is over; True: somebody asked again to stop, which means at once."""
+    deadline = time.monotonic() + within_s
+    while not over() and (left := deadline - time.monotonic()) > 0:
+        found = signal.sigtimedwait(_WAKING, min(left, TICK_S))
+        if found is not None and found.si_signo in _STOPPING:
+            return True
+    return False
 
 
 def _unused(_: int, __: FrameType | None) -> None:

@@ -33,12 +33,13 @@ _ABOUT: Mapping[str, str] = {
     "keep_alive_sec": "how long an idle client connection stays open",
     "slow_reader_sec": "a client that reads nothing for so long is closed",
     "drain_sec": "how long running requests may take after a stop",
+    "lame_duck_sec": "how long, of that time, new connections are still accepted",
     "stale_after_sec": "a control link lost for longer is reported",
 }
 _CONTROL_PLANE = ("database_url", "redis_url", "admin_host", "admin_port", "metrics_port", "data_dir")
 _DATA_PLANE = (
     "admin_url", "redis_url", "host", "port", "workers", "worker", "node", "data_dir", "max_body_mib", "max_connections",
-    "header_timeout_sec", "keep_alive_sec", "slow_reader_sec", "drain_sec", "stale_after_sec",
+    "header_timeout_sec", "keep_alive_sec", "slow_reader_sec", "drain_sec", "lame_duck_sec", "stale_after_sec",
 )  # fmt: skip
 _MIGRATE = ("database_url",)
 

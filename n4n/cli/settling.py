@@ -38,6 +38,7 @@ def settle(wanted: Settings, home: Home, *, with_sim: bool, patient: bool, keep_
         admin_token=wanted.admin_token or secrets.admin_token,
         node_token=wanted.node_token or secrets.node_token,
         drain_sec=min(wanted.drain_sec, services.DRAIN_S),
+        lame_duck_sec=0,  # no balancer stands in front of a laptop
     )
     before = home.sim_ports() if with_sim else {}
     now = _sim_ports(before, patient, keep_waiting) if with_sim else {}

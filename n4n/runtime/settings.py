@@ -28,7 +28,11 @@ class Settings:
     port: int = 8080
     workers: int = 1
     worker: int = 0  # which worker this process is; 0: the supervisor of all
-    listen_fd: int = 0  # the listening socket a worker inherits from its supervisor; 0: it opens its own
+    # The next four are said by a supervisor to its workers.
+    listen_fd: int = 0  # the listening socket it inherits; 0: it opens its own
+    report_fd: int = 0  # the pipe on which it says that it serves, lives, leaves; 0: it has no supervisor
+    slot: int = 0  # tells apart the processes of one worker while one takes over from another
+    takes_over: int = 0  # 1: one that serves is still there, so accept nothing before you are ready
     node: str = ""  # the node's stable name; empty: <host name>-<worker>
     admin_host: str = "127.0.0.1"  # where the control plane's gRPC listens
     admin_port: int = 9400
@@ -44,6 +48,7 @@ class Settings:
     keep_alive_sec: int = 75
     slow_reader_sec: int = 60
     drain_sec: int = 60
+    lame_duck_sec: int = 3  # a balancer that checks /ready every second has noticed by then
     stale_after_sec: int = 900  # a control link lost for longer is reported
 
     def __repr__(self) -> str:

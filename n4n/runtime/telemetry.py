@@ -16,11 +16,17 @@ _OVERHEAD = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.2
 STATUSES = ("success", "rate_limited", "error", "cancelled", "rejected")
 
 
+def _files_of(worker: int, slot: int) -> str:
+    """Names the files of one process: a successor never writes into those of the worker that it takes over from."""
+    return f"{worker}.{slot}" if slot else f"{worker}"
+
+
 class Instruments:
     """The router's instruments. One per process."""
 
-    def __init__(self, worker: int) -> None:
-        values.ValueClass = values.MultiProcessValue(process_identifier=lambda: worker)  # type: ignore[no-untyped-call]
+    def __init__(self, worker: int, slot: int = 0) -> None:
+        mine = _files_of(worker, slot)
+        values.ValueClass = values.MultiProcessValue(process_identifier=lambda: mine)  # type: ignore[no-untyped-call]
         registry = CollectorRegistry(auto_describe=False)
         by_model = ("provider", "model", "tier")
         self.requests = Counter("llm_requests", "Requests ended, by outcome.", (*by_model, "status"), registry=registry)
@@ -47,6 +53,6 @@ def exposition() -> bytes:
     return generate_latest(registry)
 
 
-def forget_worker(worker: int) -> None:
-    """Drops the gauges of a worker that died; called by the supervisor."""
-    multiprocess.mark_process_dead(worker, os.environ["PROMETHEUS_MULTIPROC_DIR"])  # type: ignore[no-untyped-call]
+def forget_worker(worker: int, slot: int = 0) -> None:
+    """Drops the gauges of a worker process that ended; called by the supervisor."""
+    multiprocess.mark_process_dead(_files_of(worker, slot), os.environ["PROMETHEUS_MULTIPROC_DIR"])  # type: ignore[no-untyped-call]

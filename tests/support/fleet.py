@@ -93,6 +93,7 @@ class Fleet:
             "N4N_NODE": name,
             "N4N_PORT": str(free_port()),
             "N4N_DATA_DIR": str(self.folder / name),
+            "N4N_LAME_DUCK_SEC": "0",  # no balancer in front, unless a test says so
             **settings,
         }
         return self._begin(Role(name, self.folder, told))
