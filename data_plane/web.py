@@ -61,6 +61,8 @@ class Web:
     ) -> web.BaseRequest:
         if isinstance(protocol, Connection):
             protocol.began(payload)
+        if self.draining:
+            message = message._replace(should_close=True)
         return BoundedRequest(message, payload, protocol, writer, task, self._body_bounds)
 
     def _refusal(self, error: GatewayError) -> Refused:
