@@ -592,3 +592,68 @@ def test_no_endpoint_comes_twice_while_another_has_not_been_tried() -> None:
     run = Run(plan(chat(), parse("sort=health"), world(held), now=NOW, draw=scripted()))
 
     assert [run.sent(failure) for failure in (RATE, TIMEOUT, OVERLOADED, SERVER)] == ["a", "b", "c", "d"]
+
+
+# A cooldown that began after the plan was made.
+
+
+def test_a_candidate_that_cools_meanwhile_is_asked_when_it_is_back() -> None:
+    run = Run(of(1))
+    run.step()
+    run.machine.postponed(Cooldown(NOW + 2, RATE), NOW)
+
+    assert run.machine.sends == 0
+    assert run.step() == Wait(2.0)
+    assert run.sent() == "a" and run.machine.sends == 1
+
+
+def test_another_candidate_goes_before_one_that_cools_meanwhile() -> None:
+    run = Run(of(2))
+    run.step()
+    run.machine.postponed(Cooldown(NOW + 2, RATE), NOW)
+
+    assert run.sent(SERVER) == "b" and run.sent() == "a" and run.now == NOW + 2
+
+
+def test_a_repetition_waits_for_a_cooldown_that_grew_meanwhile() -> None:
+    run = Run(of(1))
+    run.sent(fault(RATE, 1.0))
+    run.now += waits(run.step())
+    run.step()
+    run.machine.postponed(Cooldown(run.now + 4, RATE), run.now)
+
+    assert waits(run.step()) == pytest.approx(4.0)
+    assert run.sent() == "a"
+
+
+@pytest.mark.parametrize("tried", [False, True])
+def test_a_cooldown_that_lasts_too_long_is_told_instead_of_waited_for(tried: bool) -> None:
+    run = Run(of(1))
+    if tried:
+        run.sent(fault(RATE, 1.0))
+        run.now += waits(run.step())
+    run.step()
+    run.machine.postponed(Cooldown(run.now + 30, RATE), run.now)
+
+    error = run.error()
+    assert (error.status, error.code) == (429, "rate_limited")
+    assert error.retry_after_s == pytest.approx(30.0 if not tried else 1.0)
+
+
+def test_a_spare_account_that_cools_too_is_not_asked_for_ever() -> None:
+    run = Run(of(1, accounts=["x", "y"]))
+    run.sent(RATE)
+    step = run.step()
+    assert isinstance(step, Send) and step.candidate.account.name != run.machine._plan.candidates[0].account.name
+    run.machine.postponed(Cooldown(run.now + 2, RATE), run.now)
+
+    assert waits(run.step()) == pytest.approx(2.0)
+    assert run.sent(SERVER) == "a"
+
+
+@pytest.mark.parametrize("failure_class", [SERVER, OVERLOADED, RATE])
+def test_where_the_provider_says_that_no_other_try_helps_it_is_not_asked_again(failure_class: FailureClass) -> None:
+    run = Run(of(1))
+    run.sent(fault(failure_class, repeatable=False))
+
+    assert run.exhausted().attempts[0].failure.failure_class is failure_class

@@ -350,3 +350,72 @@ def test_a_cost_limit_holds_exactly_when_the_price_is_not_above_it(limit: Decima
     price = PriceList(Price(pico, pico))
 
     assert offer(f"max_cost_per_1k={limit:f}", price=price) is (Decimal(pico) * 1000 / 10**12 <= limit)
+
+
+def test_what_is_measured_has_a_canonical_spelling_and_the_stricter_of_two_holds() -> None:
+    key, asked = parse("max_ttft_ms=800,min_tokens_per_s=40.50"), parse("max_ttft_ms=900,min_tokens_per_s=50,region=eu")
+
+    assert key.applied == key.measured == ("max_ttft_ms=800", "min_tokens_per_s=40.5")
+    assert combine(key, asked).applied == ("region=eu", "max_ttft_ms=800", "min_tokens_per_s=50")
+    assert parse("min_tokens_per_s=1").measured == ("min_tokens_per_s=1",)
+
+
+# The grammar, whatever is put together of it.
+
+PAIRS = {
+    "region": ["eu", "us-east-1"], "only": ["provider:a", "region:eu", "model:m"], "exclude": ["endpoint:e", "account:x"],
+    "require": ["a", "e1"], "capability": ["tools", "vision"], "data": ["no_training", "zero_retention"], "prefer": ["a", "b"],
+    "max_cost_per_1k": ["0.015", "1"], "max_input_cost_per_1k": ["0.1"], "max_output_cost_per_1k": ["2"], "min_context": ["128k", "1"],
+    "min_reasoning": ["0.7"], "min_coding": ["1"], "min_multilingual": ["0"], "sort": ["cost", "health"], "fallback": ["on", "off"],
+    "max_attempts": ["1", "9"], "consistency": ["strict", "available"], "max_ttft_ms": ["1", "800"], "min_tokens_per_s": ["1", "40.5"],
+}  # fmt: skip
+MANY = frozenset(("region", "only", "exclude", "require", "capability", "data", "prefer"))  # these take alternatives
+SPACE = st.sampled_from(["", " ", "  "])
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """A well-formed header, spaced as people do; what can only be one thing is given once."""
+    keys = draw(st.lists(st.sampled_from(sorted(PAIRS)), max_size=8, unique=True))
+    keys += draw(st.lists(st.sampled_from(sorted(MANY)), max_size=3))
+    parts = []
+    for key in keys:
+        words = draw(st.lists(st.sampled_from(PAIRS[key]), min_size=1, max_size=3 if key in MANY else 1))
+        parts.append(f"{draw(SPACE)}{key}{draw(SPACE)}={draw(SPACE)}{'|'.join(words)}{draw(SPACE)}")
+    return ",".join(parts)
+
+
+def test_every_directive_of_the_grammar_is_in_its_table() -> None:
+    assert PAIRS.keys() == set(KEYS)
+
+
+@given(texts())
+def test_every_well_formed_text_is_read_and_its_canonical_spelling_means_the_same(text: str) -> None:
+    found = parse(text)
+
+    assert parse(",".join(found.applied)) == found
+    assert all(found.names_key(part.partition("=")[0].strip()) for part in text.split(",") if part)
+
+
+@given(texts(), texts(), texts())
+def test_whoever_adds_directives_only_narrows(first: str, second: str, third: str) -> None:
+    one, two, three = parse(first), parse(second), parse(third)
+    both = combine(one, two)
+
+    assert set(both.constraints) == {*one.constraints, *two.constraints}
+    assert both.fallback is not True or False not in (one.fallback, two.fallback)
+    assert both.max_attempts == min((n for n in (one.max_attempts, two.max_attempts) if n is not None), default=None)
+    assert both.consistency != "available" or "strict" not in (one.consistency, two.consistency)
+    assert combine(both, three).constraints == combine(one, combine(two, three)).constraints
+
+
+@given(texts(), st.data())
+def test_one_wrong_character_in_a_key_is_refused_and_never_ignored(text: str, data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(sorted(PAIRS)))
+    at = data.draw(st.integers(0, len(key) - 1))
+    misspelt = key[:at] + key[at + 1 :]
+    wrong = f"{misspelt}={PAIRS[key][0]}"
+
+    for whole in (f"{text},{wrong}", f"{wrong},{text}"):
+        with pytest.raises(InvalidDirective):
+            parse(whole)

@@ -479,3 +479,100 @@ def test_no_endpoint_that_a_directive_or_a_cooldown_rules_out_is_ever_a_candidat
         assert one.endpoint.state == "active" and one.account in one.endpoint.accounts
         assert max(NOW, one.ready_at) >= views[one.endpoint.id].cooldown_until
     assert sorted([*names(made), *reasons(made)]) == sorted(one.id for one in endpoints) and made.considered == len(endpoints)
+
+
+# What was measured.
+
+
+def measured(ttft_ms: float | None = None, tokens_per_s: float | None = None) -> EndpointView:
+    """An endpoint that was measured so."""
+    return EndpointView(ttft_ms=ttft_ms, tokens_per_s=tokens_per_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "views", "order"),
+    [
+        ("max_ttft_ms=500", {"a": measured(501)}, ["b", "c", "a"]),
+        ("max_ttft_ms=500", {"a": measured(500)}, ["a", "b", "c"]),
+        ("max_ttft_ms=500", {"a": measured(900), "b": measured(100)}, ["b", "c", "a"]),
+        ("min_tokens_per_s=40", {"a": measured(tokens_per_s=39.9)}, ["b", "c", "a"]),
+        ("min_tokens_per_s=40", {"a": measured(tokens_per_s=40)}, ["a", "b", "c"]),
+        ("min_tokens_per_s=40,max_ttft_ms=500", {"a": measured(100, 10), "b": measured(900, 100)}, ["c", "a", "b"]),
+        ("max_ttft_ms=500", {"a": measured(tokens_per_s=1)}, ["a", "b", "c"]),
+        ("max_ttft_ms=1", {"a": measured(9), "b": measured(9), "c": measured(9)}, ["a", "b", "c"]),
+        ("prefer=a,max_ttft_ms=500", {"a": measured(900)}, ["b", "c", "a"]),
+        ("sort=cost,max_ttft_ms=500", {"a": measured(900)}, ["b", "c", "a"]),
+    ],
+)
+def test_who_was_measured_worse_goes_last_and_nobody_is_removed(text: str, views: dict[str, EndpointView], order: list[str]) -> None:
+    held = snapshot([endpoint(name) for name in "abc"])
+
+    made = make(held, text, views=views, draws=(0.1, 0.2, 0.3))
+
+    assert names(made) == order and made.eliminated == ()
+
+
+def test_a_preference_that_was_measured_too_slow_is_overridden_and_told() -> None:
+    made = make(snapshot([endpoint("a"), endpoint("b")]), "prefer=a,max_ttft_ms=500,min_tokens_per_s=1.50", views={"a": measured(900)})
+
+    assert made.preferred_overridden == "prefer=a: a: max_ttft_ms=500,min_tokens_per_s=1.5"
+
+
+def test_explain_says_who_goes_last_for_being_slow() -> None:
+    within = world(snapshot([endpoint("a"), endpoint("b")]), {"a": measured(900)})
+
+    rows = explain(chat(), parse("max_ttft_ms=500"), within, now=NOW, draw=scripted())
+
+    assert [(row.endpoint.id, row.kept, row.reason) for row in rows] == [("b", True, None), ("a", True, "slow")]
+
+
+def test_the_fastest_goes_first_where_throughput_is_asked() -> None:
+    views = {"a": measured(tokens_per_s=10), "b": measured(tokens_per_s=99)}
+
+    assert names(make(snapshot([endpoint("c"), endpoint("a"), endpoint("b")]), "sort=throughput", views=views)) == ["b", "a", "c"]
+
+
+# Never another model than the one asked.
+
+
+def test_strict_consistency_removes_the_other_models_of_the_body() -> None:
+    held = snapshot([endpoint("a", "x"), endpoint("b", "y")], [model("x", aliases=("ex",)), model("y")])
+
+    made = make(held, "consistency=strict", chat("x", models=("y", "ex")))
+
+    assert names(made) == ["a"] and reasons(made) == {"b": "consistency=strict"}
+    assert names(make(held, "", chat("x", models=("y",)))) == ["a", "b"]
+
+
+# An overload without a hint is our own caution.
+
+
+def overloaded(seconds: float, **fields: object) -> EndpointView:
+    """An endpoint that was overloaded and is left alone for so long."""
+    return EndpointView(overloaded_until=NOW + seconds, **fields)  # type: ignore[arg-type]
+
+
+def test_an_overloaded_endpoint_is_left_alone_while_another_can_serve() -> None:
+    made = make(snapshot([endpoint("a"), endpoint("b")]), views={"a": overloaded(4)})
+
+    assert names(made) == ["b"] and reasons(made) == {"a": "cooldown"}
+
+
+def test_overloaded_endpoints_are_asked_all_the_same_when_nobody_else_is_left() -> None:
+    held = snapshot([endpoint("a", weight=9), endpoint("b"), endpoint("c")], [model(strategy="cost")])
+
+    made = make(held, views={"a": overloaded(4), "b": overloaded(60), "c": cooling(1)}, draws=(0.5, 0.5))
+
+    assert names(made) == ["a", "b"] and reasons(made) == {"c": "cooldown"}
+    assert made.wait_s is None and {one.ready_at for one in made.candidates} == {0.0}
+
+
+def test_what_a_provider_ordered_binds_beside_an_overload() -> None:
+    held = snapshot([endpoint("a", accounts=["x", "y"])])
+    within = world(held, {"a": overloaded(60)}, cooling_accounts={"x": Cooldown(NOW + 3, RATE)})
+
+    assert [one.account.name for one in make(within).candidates] == ["y"]
+    ordered = make(held, views={"a": overloaded(60, cooldown_until=NOW + 3, cooldown_class=RATE)})
+    assert ordered.wait_s == 3.0
+    pooled = world(held, {"a": overloaded(60)}, cooling_accounts={name: Cooldown(NOW + 2, RATE) for name in "xy"})
+    assert make(pooled).wait_s == 2.0

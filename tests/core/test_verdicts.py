@@ -55,3 +55,8 @@ def test_every_class_has_a_place_and_a_status_that_speaks_of_providers() -> None
     assert set(TELLING) == set(FailureClass)
     assert {outcome_of(failure_class).status for failure_class in FailureClass} == {400, 404, 429, 502, 503, 504}
     assert most_telling({FailureClass.AUTH, FailureClass.TIMEOUT, FailureClass.OVERLOADED}) is FailureClass.OVERLOADED
+
+
+def test_an_overload_without_a_hint_is_a_soft_cooldown_and_an_ordered_one_binds() -> None:
+    assert charge(FailureClass.OVERLOADED, None).soft and not charge(FailureClass.OVERLOADED, 2.0).soft
+    assert not any(charge(one, None).soft for one in FailureClass if one is not FailureClass.OVERLOADED)
