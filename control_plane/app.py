@@ -31,6 +31,7 @@ from control_plane.tokens import Tokens
 from control_plane.versions import MAX_DOCUMENT_BYTES
 from n4n.core.errors import StartFailed
 from n4n.runtime.settings import Settings
+from n4n.runtime.tls import server_credentials, tls_of
 
 HEARTBEAT_S = 5.0
 POLL_S = 1.0
@@ -50,6 +51,8 @@ class Running:
 async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S, poll_s: float = POLL_S) -> AsyncIterator[Running]:
     """Migrates, loads and serves while inside. Waits for a database that is away; StartFailed for what waiting cannot cure."""
     _check(settings)
+    tls = tls_of(settings)
+    credentials = server_credentials(tls)
     _refuse_taken(settings.admin_host, settings.admin_port)
     await _until_migrated(settings.database_url)
     repository = Repository(settings.database_url)
@@ -64,9 +67,10 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
                 Fleet(repository, publisher, roster, ping.ask, _now),
                 Discovery(publisher, roster, heartbeat_s=heartbeat_s),
             )
-            server = grpc.aio.server(interceptors=(Tokens(admin=settings.admin_token, node=settings.node_token),), options=_OPTIONS)
+            tokens = Tokens(admin=settings.admin_token, node=settings.node_token, certified=bool(tls.ca))
+            server = grpc.aio.server(interceptors=(tokens,), options=_OPTIONS)
             server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))
-            port = _listen(server, settings)
+            port = _listen(server, settings, credentials)
             with metrics_server(settings.admin_host, settings.metrics_port, Gauges(publisher, roster)) as metrics_port:
                 async with _serving(server, publisher, roster):
                     _log.info("the control plane serves on %s:%d", settings.admin_host, port)
@@ -115,10 +119,11 @@ def _taken(host: str, port: int, why: str) -> str:
     return f"the control plane cannot listen on {host}:{port} ({why}); free the port or choose another with N4N_ADMIN_PORT or --admin-port"
 
 
-def _listen(server: grpc.aio.Server, settings: Settings) -> int:
+def _listen(server: grpc.aio.Server, settings: Settings, credentials: grpc.ServerCredentials | None) -> int:
     host = f"[{settings.admin_host}]" if ":" in settings.admin_host else settings.admin_host
+    address = f"{host}:{settings.admin_port}"
     try:
-        return server.add_insecure_port(f"{host}:{settings.admin_port}")
+        return server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise StartFailed(_taken(settings.admin_host, settings.admin_port, "the address is in use or not of this machine")) from error
 

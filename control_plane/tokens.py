@@ -1,4 +1,4 @@
-"""Who may call what: the admin token everything, the node token only the watch. No token, no answer."""
+"""Who may call what: the admin token everything, the node token or a certificate only the watch. Neither, no answer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ _ONLY_WATCH = "the node token may watch the catalog and nothing else; use the ad
 
 
 class Tokens(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs only
-    """Checks the token before any handler sees the call. An empty token admits nobody."""
+    """Checks the token before any handler sees the call. An empty token admits nobody.
 
-    def __init__(self, *, admin: str, node: str) -> None:
+    `certified`: every connection has shown a certificate of our authority, which is enough to watch.
+    """
+
+    def __init__(self, *, admin: str, node: str, certified: bool = False) -> None:
         self._admin = admin.encode()
         self._node = node.encode()
+        self._certified = certified
 
     async def intercept_service(
         self,
@@ -34,7 +38,7 @@ class Tokens(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic i
     def _verdict(self, call: grpc.HandlerCallDetails) -> Refused | None:
         presented = _bearer(call)
         is_admin, is_node = _same(presented, self._admin), _same(presented, self._node)
-        if is_admin or (is_node and call.method == WATCH):
+        if is_admin or (call.method == WATCH and (is_node or self._certified)):
             return None
         return Forbidden(_ONLY_WATCH) if is_node else Unauthenticated(_NOBODY)
 

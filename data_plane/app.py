@@ -31,6 +31,7 @@ from n4n.runtime.control_link import ControlLink, Identity
 from n4n.runtime.records import LineWriter
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import Instruments
+from n4n.runtime.tls import tls_of
 from n4n.runtime.upstream import Upstream
 
 GAUGES_S = 1.0
@@ -59,7 +60,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     upstream = Upstream(clock)
     router = Router(follower=follower, credentials=credentials, health=health, upstream=upstream, dialects=DIALECTS, clock=clock)
     served = Web(router, Meter(instruments, lines), settings)
-    identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token)
+    identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token, tls_of(settings))
     link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=random.random)
     server = served.server()
     runner = web.ServerRunner(server, shutdown_timeout=LAST_BYTES_S)

@@ -49,9 +49,11 @@ def ask(args: Namespace, doing: str, question: Callable[[ControlClient], Awaitab
 
 async def _answer(instance: Instance, question: Callable[[ControlClient], Awaitable[T]]) -> T:
     from n4n.runtime.control_client import ControlClient
+    from n4n.runtime.settings import read_settings
+    from n4n.runtime.tls import tls_of
 
     targets = [target.strip() for target in instance.admin_url.split(",") if target.strip()]
-    async with ControlClient(targets, instance.admin_token) as client:
+    async with ControlClient(targets, instance.admin_token, tls=tls_of(read_settings())) as client:
         return await question(client)
 
 

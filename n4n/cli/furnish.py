@@ -44,8 +44,10 @@ def run() -> int:
 
 async def _furnish(wish: Wish) -> Furnished:
     from n4n.runtime.control_client import ControlClient
+    from n4n.runtime.settings import read_settings
+    from n4n.runtime.tls import tls_of
 
-    async with ControlClient([wish.admin_url], wish.admin_token) as client:
+    async with ControlClient([wish.admin_url], wish.admin_token, tls=tls_of(read_settings())) as client:
         await _until_it_answers(client)
         notes = await _settle_catalog(client, wish)
         key = await _working_key(client, wish.api_key)

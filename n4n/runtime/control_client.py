@@ -20,8 +20,9 @@ import grpc
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
-from n4n.core.errors import Problem
+from n4n.core.errors import Problem, StartFailed
 from n4n.runtime.control_link import open_channel
+from n4n.runtime.tls import NO_TLS, TlsFiles
 from n4n.v1 import access_pb2, catalog_pb2, fleet_pb2, types_pb2
 
 ERROR_DETAIL = "n4n-error-bin"
@@ -153,8 +154,10 @@ class Status:
 class ControlClient:
     """An async context manager; every call raises ControlRefused and nothing else. `targets`: host:port each."""
 
-    def __init__(self, targets: Sequence[str], token: str, *, call_s: float = CALL_S, connect_s: float = CONNECT_S) -> None:
-        self._targets, self._token = tuple(targets), token
+    def __init__(
+        self, targets: Sequence[str], token: str, *, tls: TlsFiles = NO_TLS, call_s: float = CALL_S, connect_s: float = CONNECT_S
+    ) -> None:
+        self._targets, self._token, self._tls = tuple(targets), token, tls
         self._call_s, self._connect_s = call_s, connect_s
         self._channel: grpc.aio.Channel | None = None
         self._target = ""
@@ -292,7 +295,7 @@ class ControlClient:
         if not self._targets:
             raise ControlRefused("unreachable", "no control plane is named; start n4n up, or set N4N_ADMIN_URL to its HOST:PORT")
         for target in self._targets:
-            channel = open_channel(target, self._connect_s, MAX_REPLY_BYTES)
+            channel = self._open(target)
             try:
                 async with asyncio.timeout(self._connect_s):
                     ready = await _gets_ready(channel)
@@ -302,8 +305,14 @@ class ControlClient:
                 self._channel, self._target = channel, target
                 return channel
             await channel.close(None)
-        where = " or ".join(self._targets)
-        raise ControlRefused("unreachable", f"no control plane answers at {where}; start one with n4n up, or set N4N_ADMIN_URL")
+        where, secured = " or ".join(self._targets), " over TLS" if self._tls.is_on else ""
+        raise ControlRefused("unreachable", f"no control plane answers at {where}{secured}; start one with n4n up, or set N4N_ADMIN_URL")
+
+    def _open(self, target: str) -> grpc.aio.Channel:
+        try:
+            return open_channel(target, self._connect_s, self._tls, MAX_REPLY_BYTES)
+        except StartFailed as error:
+            raise ControlRefused("unreachable", str(error)) from error
 
     def _refusal(self, error: grpc.aio.AioRpcError) -> ControlRefused:
         where = f"the control plane at {self._target}"

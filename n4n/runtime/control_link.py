@@ -22,10 +22,13 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is told by n4
 import grpc
 
 from n4n.core.discovery import Heads, Held, LinkRules, Nack, Part, Tries, Unreadable, answered, next_try
+from n4n.core.errors import StartFailed
 from n4n.runtime import wire
+from n4n.runtime.tls import NO_TLS, TlsFiles, channel_credentials
 
 WATCH: Final = "/n4n.v1.Discovery/Watch"
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # messages stay under 1 MiB; the rest is room for a resource of unusual size
+_SIGNS_OF_TLS = ("handshake", "verification")  # in what gRPC says
 _LAST_WORDS_S = 0.5  # for a NACK to arrive before the stream is left
 _log = logging.getLogger(__name__)
 
@@ -86,14 +89,23 @@ class Identity:
     node: str
     role: str  # data-plane or prober
     build: str
-    token: str
+    token: str  # empty: the certificate in `tls` is enough
+    tls: TlsFiles = NO_TLS
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What goes with a call."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     def __repr__(self) -> str:
         return f"Identity({self.node!r}, {self.role!r}, {self.build!r})"
 
 
-def open_channel(target: str, connect_s: float, max_message_bytes: int = MAX_MESSAGE_BYTES) -> grpc.aio.Channel:
-    """A channel of its own, which neither shares a connection nor retries a call. gRPC connects within `connect_s` or fails the call."""
+def open_channel(target: str, connect_s: float, tls: TlsFiles = NO_TLS, max_message_bytes: int = MAX_MESSAGE_BYTES) -> grpc.aio.Channel:
+    """A channel of its own, which neither shares a connection nor retries a call. gRPC connects within `connect_s` or fails the call.
+
+    StartFailed when the files of `tls` cannot be used.
+    """
     options: list[tuple[str, int]] = [
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_retries", 0),
@@ -101,7 +113,10 @@ def open_channel(target: str, connect_s: float, max_message_bytes: int = MAX_MES
         ("grpc.initial_reconnect_backoff_ms", max(100, round(connect_s * 1000))),
         ("grpc.max_receive_message_length", max_message_bytes),
     ]
-    return grpc.aio.insecure_channel(target, options=options)
+    credentials = channel_credentials(tls)
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options=options)
+    return grpc.aio.secure_channel(target, credentials, options=options)
 
 
 class ControlLink:
@@ -148,7 +163,10 @@ class ControlLink:
 
     async def _follow(self, target: str) -> str:
         """One stream from its opening to its end; why it ended."""
-        channel = open_channel(target, self._rules.connect_s)
+        try:
+            channel = open_channel(target, self._rules.connect_s, self._identity.tls)
+        except StartFailed as error:  # a certificate that is being renewed may be half there
+            return str(error)
         try:
             return await self._converse(channel)
         except TimeoutError:
@@ -165,7 +183,7 @@ class ControlLink:
     async def _converse(self, channel: grpc.aio.Channel) -> str:
         identity = self._identity
         watch = channel.stream_stream(WATCH, None, None)  # bytes as they are
-        call = watch(None, metadata=(("authorization", f"Bearer {identity.token}"),))
+        call = watch(None, metadata=identity.metadata)
         await self._send(call, wire.encode_hello(identity.node, identity.role, identity.build, self._receiver.begin()))
         while True:
             async with asyncio.timeout(self._rules.silence_s):
@@ -208,6 +226,8 @@ def told(error: grpc.aio.AioRpcError) -> str:
     match error.code():
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
             return "the control plane refuses this node's token; give both the same N4N_NODE_TOKEN"
+        case grpc.StatusCode.UNAVAILABLE if any(sign in (error.details() or "").lower() for sign in _SIGNS_OF_TLS):
+            return "the control plane and this node do not agree on TLS; check N4N_TLS_CA, N4N_TLS_CERT and the names in the certificates"
         case grpc.StatusCode.UNAVAILABLE:
             return "the control plane cannot be reached"
         case grpc.StatusCode.UNIMPLEMENTED:

@@ -40,6 +40,9 @@ class Settings:
     admin_url: str = ""  # control planes, host:port, comma separated: for the command and for routers
     admin_token: str = ""  # may do everything; the control plane and the command
     node_token: str = ""  # may watch the catalog, nothing else; the control plane and routers
+    tls_cert: str = ""  # a PEM file: what this program shows to the other planes; with tls_key
+    tls_key: str = ""
+    tls_ca: str = ""  # a PEM file: by whom the others' certificates must be signed
     seal_key: str = ""
     max_body_mib: int = 32
     max_connections: int = 10_000  # open client connections of one worker
