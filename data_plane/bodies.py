@@ -1,13 +1,14 @@
-"""A request whose body is read within bounds: its size, sent and decompressed, its pace, its encodings, its expectations."""
+"""A request as it may be: its form where aiohttp's parser is milder than we are, and its body, read within bounds."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
@@ -17,6 +18,8 @@ from n4n.core.errors import BodyTooLarge, MalformedRequest, RequestTooSlow, Unme
 SLOWEST = 1024  # bytes a second that a body has to keep up with once its first grace is over; Apache's mod_reqtimeout asks for 500
 _STEP = 1 << 20  # bytes that are decompressed before others get their turn
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_HOST = re.compile(r"[A-Za-z0-9._~%:\[\]-]{0,300}\Z")
+_VERSIONS = (HttpVersion11, HttpVersion10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class BodyBounds:
 class BoundedRequest(web.BaseRequest):
     """One request of a client. `read` is the one way to its body."""
 
-    ATTRS = web.BaseRequest.ATTRS | {"bounds"}
+    ATTRS = web.BaseRequest.ATTRS | {"bounds", "doubtful", "spoken"}
 
     def __init__(
         self,
@@ -45,12 +48,33 @@ class BoundedRequest(web.BaseRequest):
         task: asyncio.Task[None],
         bounds: BodyBounds,
     ) -> None:
-        super().__init__(message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=bounds.most)
+        self.spoken = message.version  # what the client speaks; it is answered in a version that exists
+        plain = message if message.version in _VERSIONS and message.method != "UNKNOWN" else _in_plain_http(message)
+        super().__init__(plain, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=bounds.most)
         self.bounds = bounds
+        self.doubtful = message.method == "CONNECT"  # where it ends is a matter of opinion: nothing after it is read
+
+    def check(self) -> None:
+        """MalformedRequest for forms that the parser lets pass and another reader of the same bytes may understand otherwise."""
+        problem = self._problem()
+        if problem is not None:
+            self.doubtful = True
+            raise MalformedRequest(problem)
+
+    def _problem(self) -> str | None:
+        if self.spoken not in _VERSIONS:
+            return "the request must be HTTP/1.1 or HTTP/1.0"
+        coding = self.headers.get("transfer-encoding")
+        if coding is not None and (coding.strip().lower() != "chunked" or self.spoken == HttpVersion10):
+            return "transfer-encoding must be absent, or chunked in HTTP/1.1"
+        if self.rel_url.raw_fragment:
+            return "the URL must not hold a fragment"
+        if not _HOST.match(self.headers.get("host", "")):
+            return "host must be a name or an address, and perhaps a port"
+        return None
 
     async def read(self) -> bytes:
         """The whole body, decompressed. RequestError: too large, too slow, broken, or in an encoding that is not spoken here."""
-        check_framing(self)
         if (self.content_length or 0) > self.bounds.most:
             raise self.bounds.too_large()
         inflate = self._inflate()
@@ -103,11 +127,20 @@ class BoundedRequest(web.BaseRequest):
             self.transport.write(_CONTINUE)
 
 
-def check_framing(request: web.BaseRequest) -> None:
-    """MalformedRequest for a transfer coding other than plain chunked, which would hide what the body is."""
-    coding = request.headers.get("transfer-encoding")
-    if coding is not None and coding.strip().lower() != "chunked":
-        raise MalformedRequest("transfer-encoding must be chunked or absent")
+def _in_plain_http(message: RawRequestMessage) -> RawRequestMessage:
+    """The same in HTTP/1.1, to be closed after."""
+    return RawRequestMessage(
+        message.method,
+        message.path,
+        HttpVersion11,
+        message.headers,
+        message.raw_headers,
+        True,
+        message.compression,
+        message.upgrade,
+        message.chunked,
+        message.url,
+    )
 
 
 class Inflate:

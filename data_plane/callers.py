@@ -53,8 +53,11 @@ class Asked:
 
     @property
     def api_key(self) -> str | None:
-        """What was presented as key; never from the query, which ends up in logs."""
-        scheme, _, token = (self._headers.get("authorization") or "").partition(" ")
+        """What was presented as key, None where that is not one thing; never from the query, which ends up in logs."""
+        presented = self._headers.getall("authorization", ())
+        if len(presented) > 1:
+            return None
+        scheme, _, token = (presented[0] if presented else "").partition(" ")
         if scheme.lower() == "bearer":
             return token.strip()
         return self._headers.get("x-api-key")

@@ -27,7 +27,7 @@ from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import exposition
 
 log = logging.getLogger("n4n.data_plane")
-Handler = Callable[[web.BaseRequest, Asked, Record], Awaitable[web.StreamResponse]]
+Handler = Callable[[BoundedRequest, Asked, Record], Awaitable[web.StreamResponse]]
 
 
 class Web:
@@ -83,6 +83,7 @@ class Web:
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, whatever it is."""
+        assert isinstance(request, BoundedRequest)
         task = asyncio.current_task()
         assert task is not None
         self.running.add(task)
@@ -100,13 +101,13 @@ class Web:
         for task in self.running:
             task.cancel()
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        plain = {"/live": self._live, "/ready": self._ready, "/metrics": self._metrics}.get(request.path)
+    async def _answer(self, request: BoundedRequest) -> web.StreamResponse:
+        plain = {"/live": self._live, "/ready": self._ready, "/metrics": self._metrics}.get(request.rel_url.raw_path)
         if plain is not None and request.method in ("GET", "HEAD"):
             return await plain()
         return await self._recorded(request)
 
-    async def _recorded(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _recorded(self, request: BoundedRequest) -> web.StreamResponse:
         record = self._record()
         try:
             return await self._answered(request, Asked(request), record)
@@ -116,8 +117,9 @@ class Web:
         finally:
             self._meter.close(record)
 
-    async def _answered(self, request: web.BaseRequest, asked: Asked, record: Record) -> web.StreamResponse:
+    async def _answered(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
         try:
+            request.check()
             record.request_id = asked.request_id or record.request_id
             return await self._route(request)(request, asked, record)
         except GatewayError as error:
@@ -135,7 +137,7 @@ class Web:
     def _note(self, record: Record, error: GatewayError) -> None:
         record.outcome, record.error_code = outcome(error), error.code
 
-    async def _failed(self, request: web.BaseRequest, record: Record, error: GatewayError) -> web.StreamResponse:
+    async def _failed(self, request: BoundedRequest, record: Record, error: GatewayError) -> web.StreamResponse:
         self._note(record, error)
         if record.interrupt is not None:
             record.status = 200
@@ -144,12 +146,12 @@ class Web:
         headers = answer_headers(record) | error_headers(error)
         body = error_body(error, record.request_id)
         answer = web.Response(status=error.status, body=body, content_type="application/json", headers=headers)
-        if not request.content.is_eof():  # the rest of its body is not waited for
+        if request.doubtful or not request.content.is_eof():  # the rest is not waited for
             answer.force_close()
         return answer
 
-    def _route(self, request: web.BaseRequest) -> Handler:
-        path = request.path
+    def _route(self, request: BoundedRequest) -> Handler:
+        path = request.rel_url.raw_path  # as it came: %6detrics is not what a rule in front of us knows as metrics
         handler = self._routes.get((request.method, path))
         if handler is not None:
             return handler
@@ -158,23 +160,23 @@ class Web:
         known = sorted({route for _, route in self._routes})
         raise NoSuchRoute(f"there is no {request.method[:16]} {path[:100]!r} here; this gateway serves {', '.join(known)}")
 
-    async def _chat(self, request: web.BaseRequest, asked: Asked, record: Record) -> web.StreamResponse:
+    async def _chat(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
         return await chat_completions(self._router, self._meter, request, asked, record, float(self._settings.slow_reader_sec))
 
-    async def _explain(self, request: web.BaseRequest, asked: Asked, record: Record) -> web.StreamResponse:
+    async def _explain(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
         return self._json(record, encode(explain_route(self._router, key, asked, await request.read())))
 
-    async def _models(self, request: web.BaseRequest, asked: Asked, record: Record) -> web.StreamResponse:
+    async def _models(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
         return self._json(record, encode(list_models(self._router.world().snapshot, key)))
 
-    async def _model(self, request: web.BaseRequest, asked: Asked, record: Record) -> web.StreamResponse:
+    async def _model(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
-        name = unquote(request.path.removeprefix("/v1/models/"))
+        name = unquote(request.rel_url.raw_path.removeprefix("/v1/models/"))
         return self._json(record, encode(show_model(self._router.world().snapshot, key, name)))
 
     def _json(self, record: Record, body: bytes) -> web.Response:
