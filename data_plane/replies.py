@@ -18,6 +18,7 @@ from n4n.core.errors import (
 
 _ENCODE = msgspec.json.Encoder().encode
 _TRY_AGAIN = frozenset((408, 429, 502, 503, 504))
+_IN_VAIN = frozenset(("quota_exhausted", "upstream_denied", "no_eligible_endpoint"))  # until somebody mends it
 
 
 def error_headers(error: GatewayError) -> dict[str, str]:
@@ -25,7 +26,7 @@ def error_headers(error: GatewayError) -> dict[str, str]:
     headers: dict[str, str] = {}
     if error.status in (429, 503):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s or 1)))
-    if error.status not in _TRY_AGAIN or error.code in ("quota_exhausted", "no_eligible_endpoint"):
+    if error.status not in _TRY_AGAIN or error.code in _IN_VAIN:
         headers["x-should-retry"] = "false"
     return headers
 

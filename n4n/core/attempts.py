@@ -284,7 +284,8 @@ class Attempts:
         last = next((one.failure for one in reversed(self.failed_attempts) if class_of(one.failure) is telling), None)
         message, param, too_large = self._summary(outcome.phrase), None, False
         if last is not None and telling in _SAYS_ITS_MESSAGE:
-            message, param, too_large = last.message, last.param, last.status == BodyTooLarge.status
+            message, param = last.message, last.param
+            too_large = telling is FailureClass.BAD_REQUEST and last.status == BodyTooLarge.status
         return AttemptsExhausted(
             message,
             status=BodyTooLarge.status if too_large else outcome.status,

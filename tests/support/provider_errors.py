@@ -93,7 +93,7 @@ OPENAI = (
 LIKES = (
     flat(422, BAD, "mistral", detail=[{"loc": ["body", "foo"], "msg": "Extra inputs are not permitted", "type": "extra_forbidden"}]),
     flat(429, RATE, "mistral", object="error", message="Rate limit exceeded", type="rate_limited", param=None, code="1300"),
-    flat(429, OVERLOADED, "mistral", object="error", message="Service tier capacity exceeded for this model.", type="invalid_request_error"),
+    flat(429, OVERLOADED, "mistral", object="error", message="Service tier capacity exceeded for this model.", type=INVALID),
     flat(402, QUOTA, "mistral", message="payment required"),
     nested(402, QUOTA, "together", "You have reached your spend limit"),
     nested(403, CONTEXT, "together", "The input tokens plus max_tokens is above the model's maximum context length"),
@@ -118,7 +118,7 @@ LIKES = (
     nested(429, RATE, "fireworks", "slow"),
     nested(503, OVERLOADED, "fireworks", "busy"),
     nested(
-        402, RATE, "openrouter", "in flight", code=402, metadata={"limit_source": "openrouter_in_flight_budget"}, headers={"retry-after": "60"}
+        402, RATE, "openrouter", code=402, metadata={"limit_source": "openrouter_in_flight_budget"}, headers={"retry-after": "60"}
     ),
     nested(402, QUOTA, "openrouter", "Insufficient credits", code=402),
     nested(402, QUOTA, "openrouter", code="weight_exceeds_budget"),
@@ -128,7 +128,7 @@ LIKES = (
     nested(502, SERVER, "openrouter", "Provider returned error", code=502),
     nested(503, GONE, "openrouter", "No allowed providers are available for the selected model.", code=503),
     nested(503, OVERLOADED, "openrouter", "busy", code=503, metadata={"error_type": "provider_overloaded"}),
-    flat(400, CONTEXT, "vllm", object="error", message="This model's maximum context length is 4096 tokens.", type="BadRequestError", code=400),
+    flat(400, CONTEXT, "vllm", object="error", message="This model's maximum context length is 4096.", type="BadRequestError", code=400),
     nested(400, CONTEXT, "vllm", "max_tokens must be at least 1, got -20.", code=400, kind="BadRequestError"),
     flat(404, GONE, "vllm", object="error", message="The model `x` does not exist.", type="NotFoundError", code=404),
     flat(503, OVERLOADED, "vllm", detail="starting"),
@@ -142,7 +142,8 @@ LIKES = (
 TRANSPORT = (
     page(401, AUTH), page(403, AUTH), page(404, GONE), page(413, BAD), page(429, RATE), page(500, SERVER), page(502, SERVER),
     page(503, OVERLOADED), page(504, TIMEOUT),
-    ProviderError("empty 503", 503, b"", OVERLOADED), ProviderError("empty 500", 500, b"", SERVER), ProviderError("empty 429", 429, b"", RATE),
+    ProviderError("empty 503", 503, b"", OVERLOADED), ProviderError("empty 500", 500, b"", SERVER),
+    ProviderError("empty 429", 429, b"", RATE),
     ProviderError("redirect", 302, b"", SERVER, {"location": "http://127.0.0.1:1/"}),
     ProviderError("a number in the text is no evidence", 400, compact({"error": {"message": "invalid: 'say 429 or 500'"}}), BAD),
     ProviderError("plain text", 400, b"upstream says no", BAD),
