@@ -18,7 +18,7 @@ import n4n
 from data_plane.catalog import Follower, Pace
 from data_plane.credentials import Credentials
 from data_plane.health import Health
-from data_plane.leaving import Orders, Serving, drain
+from data_plane.leaving import Orders, Serving, drain, until
 from data_plane.listeners import BACKLOG, listening_socket
 from data_plane.meter import Meter
 from data_plane.reports import LIVES, SERVES, Reports
@@ -74,7 +74,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
             group.create_task(_show(follower, health, instruments, reports), name="gauges"),
         ]
         try:
-            await _first_state(router, math.inf if settings.takes_over else FIRST_STATE_S)
+            await (_newest_state if settings.takes_over else _first_state)(router, follower)
             site = web.SockSite(runner, sock, backlog=BACKLOG)
             await site.start()
             reports.say(SERVES)
@@ -88,11 +88,16 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
                 task.cancel()
 
 
-async def _first_state(router: Router, within_s: float) -> None:
-    """Lets connections wait in the backlog while catalog and keys are on their way; after a while they are told that there are none."""
-    until = router.clock() + within_s
-    while not router.ready and router.clock() < until:  # noqa: ASYNC110  # once per process, 20 ms long
-        await asyncio.sleep(0.01)
+async def _first_state(router: Router, _: Follower) -> None:
+    """Lets connections wait in the queue while catalog and keys are on their way; after a while they are told that there are none."""
+    await until(lambda: router.ready, FIRST_STATE_S)
+
+
+async def _newest_state(router: Router, follower: Follower) -> None:
+    """Another still serves: waits until we can too, and a while for word that what came from disk is the newest version."""
+    clock, begun = router.clock, router.clock()
+    await until(lambda: router.ready and follower.age_s <= clock() - begun, FIRST_STATE_S)
+    await until(lambda: router.ready, math.inf)
 
 
 async def _show(follower: Follower, health: Health, instruments: Instruments, reports: Reports) -> None:

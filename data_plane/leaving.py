@@ -23,7 +23,7 @@ from data_plane.reports import AT_ONCE, LEAVES, STOP_ACCEPTING, Reports
 from data_plane.web import Web
 from n4n.runtime.settings import Settings
 
-_LOOK_S = 0.02
+_LOOK_S = 0.01
 _QUIET_S = 5.0  # one that was replaced waits so long for a last request on idle connections, so that its answer can say it closes
 _CUT_S = 2.0  # how long the last words of what `drain_sec` cuts off may take
 
@@ -59,7 +59,7 @@ class Orders:
 
     async def to_stop_accepting(self, within_s: float) -> bool:
         """Waits for the supervisor's word; False: there is no supervisor any more, or it said nothing for so long."""
-        await _until(lambda: self._stop_accepting.is_set() or not self._reports.supervised, within_s)
+        await until(lambda: self._stop_accepting.is_set() or not self._reports.supervised, within_s)
         return self._stop_accepting.is_set()
 
 
@@ -95,16 +95,16 @@ async def drain(serving: Serving, orders: Orders, reports: Reports, settings: Se
         await _until_nobody_waits(serving.sock, orders, reports, settings)
         quiet_from = clock()  # idle connections had the lame-duck time
     await serving.site.stop()
-    await _until(lambda: not serving.busy and (not serving.open or clock() >= quiet_from), end - clock())
+    await until(lambda: not serving.busy and (not serving.open or clock() >= quiet_from), end - clock())
     serving.server.pre_shutdown()  # closes what is idle; what came in before that is still served
     await asyncio.sleep(_LOOK_S)
-    await _until(lambda: not serving.busy, end - clock())
+    await until(lambda: not serving.busy, end - clock())
     if serving.busy:
         serving.handler.cut()
-        await _until(lambda: not serving.busy, _CUT_S)
+        await until(lambda: not serving.busy, _CUT_S)
 
 
-async def _until(over: Callable[[], bool], within_s: float) -> None:
+async def until(over: Callable[[], bool], within_s: float) -> None:
     """Waits until it is over, at most so long."""
     clock = asyncio.get_running_loop().time
     end = clock() + within_s

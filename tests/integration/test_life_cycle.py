@@ -1,0 +1,288 @@
+"""How a data plane starts, is replaced and goes: nobody who asks it anything loses an answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.soak.load import Load, percentile, steady
+from tests.support.answers import hang_after
+from tests.support.fleet import Fleet, Role, eventually, ready, running_fleet
+from tests.support.house import bare_environ, command_line, descendants, free_port
+from tests.support.router import catalog
+from tests.support.upstream import running_upstream
+
+CREDENTIAL = {"CANARY": "sk-provider-canary"}
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    """The base URL of a provider for steady load."""
+    port = free_port()
+    with subprocess.Popen([sys.executable, "-m", "tests.soak.upstream", str(port)]) as process:
+        eventually(lambda: listens(port), "the upstream")
+        yield f"http://127.0.0.1:{port}/v1"
+        process.kill()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, postgres_url: str, upstream: str) -> Iterator[Fleet]:
+    """A control plane with a catalog."""
+    with running_fleet(tmp_path, postgres_url) as running:
+        running.control_plane()
+        eventually(lambda: running.n4n("catalog", "history", check=False).returncode == 0, "the control plane")
+        running.apply(catalog(upstream))
+        yield running
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def url(router: Role) -> str:
+    return f"http://127.0.0.1:{router.environ['N4N_PORT']}"
+
+
+def workers(router: Role) -> list[int]:
+    assert router.process is not None
+    return sorted(pid for pid in descendants(router.process.pid) if "data-plane --worker" in command_line(pid))
+
+
+def router_of(fleet: Fleet, name: str = "router", **settings: str) -> Role:
+    router = fleet.data_plane(name, **CREDENTIAL, **settings)
+    eventually(lambda: ready(router), "the router")
+    return router
+
+
+def status_of(router: Role, path: str) -> int:
+    """0: nobody answers."""
+    try:
+        with urllib.request.urlopen(url(router) + path, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return 0
+
+
+def roll(router: Role, times: int = 1) -> None:
+    """Replaces every worker, so often."""
+    for _ in range(times):
+        assert router.process is not None
+        over = router.errors.count("the rolling restart is over")
+        router.process.send_signal(signal.SIGUSR2)
+        eventually(lambda over=over: router.errors.count("the rolling restart is over") > over, "the rolling restart")
+
+
+def asks(load: Load, more: int = 50) -> None:
+    """Waits until so many more requests have ended."""
+    count = len(load.sent)
+    eventually(lambda: len(load.sent) >= count + more, "more requests")
+
+
+def test_a_rolling_restart_under_load_fails_no_request(fleet: Fleet) -> None:
+    key, router = fleet.create_key(), router_of(fleet, N4N_WORKERS="2")
+    before = workers(router)
+    with steady(url(router), key) as load:
+        asks(load)
+        roll(router, 3)
+        asks(load)
+        assert set(workers(router)).isdisjoint(before) or len(workers(router)) > 2
+    assert load.failed == []
+    assert router.stop() == 0
+
+
+def test_a_successor_starts_with_the_version_that_was_in_use(fleet: Fleet, upstream: str) -> None:
+    key, router = fleet.create_key(), router_of(fleet)
+    with steady(url(router), key) as load:
+        asks(load)
+        for model in ("a", "b", "c"):
+            fleet.apply(catalog(upstream) | {"models": {"m": {"strategy": "cost", "aliases": [model]}}})
+            roll(router)
+        asks(load)
+    versions = [one.version for one in sorted(load.sent, key=lambda one: one.at)]
+    assert load.failed == []
+    assert max(versions) == 4
+    assert sum(later < earlier for earlier, later in pairwise(versions)) <= 3, "but for those sent while it changed"
+
+
+def test_a_stop_resets_nobody(fleet: Fleet) -> None:
+    key, router = fleet.create_key(), router_of(fleet, N4N_LAME_DUCK_SEC="1", N4N_WORKERS="2")
+    with steady(url(router), key, rate=100) as load:
+        asks(load)
+        told = time.monotonic()
+        assert router.stop() == 0
+        ended = time.monotonic()
+    served = [one for one in load.between(told, ended) if not one.fault]
+
+    assert 1 < ended - told < 10
+    assert max(one.at for one in served) > told + 0.8, "new connections were accepted during the lame-duck time"
+    assert {one.fault.partition(":")[0] for one in load.failed} <= {"ClientConnectorError"}, "refused, which a balancer repeats elsewhere"
+    assert all("Connect call failed" in one.fault for one in load.failed)
+
+
+def connect(router: Role) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", int(router.environ["N4N_PORT"])))
+    sock.settimeout(10)
+    return sock
+
+
+def head(key: str, size: int) -> bytes:
+    return f"POST /v1/chat/completions HTTP/1.1\r\nhost: n4n\r\nauthorization: Bearer {key}\r\ncontent-length: {size}\r\n\r\n".encode()
+
+
+BODY = b'{"model": "m", "messages": [{"role": "user", "content": "ping"}]}'
+
+
+def answer(sock: socket.socket, until: bytes = b"word9") -> bytes:
+    """What comes until a text of the answer has come, or the end."""
+    got = b""
+    while until not in got and (piece := sock.recv(65536)):
+        got += piece
+    return got
+
+
+def test_a_request_whose_body_is_under_way_and_one_on_an_idle_connection_are_served_during_a_drain(fleet: Fleet) -> None:
+    key, router = fleet.create_key(), router_of(fleet, N4N_LAME_DUCK_SEC="2")
+    assert router.process is not None
+    with connect(router) as slow, connect(router) as idle:
+        idle.sendall(head(key, len(BODY)) + BODY)
+        first = answer(idle)
+        slow.sendall(head(key, len(BODY)) + BODY[:10])
+        router.process.send_signal(signal.SIGTERM)
+        eventually(lambda: status_of(router, "/ready") == 503, "/ready to say so", within=1)
+        assert status_of(router, "/live") == 200
+
+        idle.sendall(head(key, len(BODY)) + BODY)
+        slow.sendall(BODY[10:])
+        second, late = answer(idle), answer(slow)
+        assert idle.recv(1) == b"", "the answer closes"
+
+    assert b"connection: close" not in first.lower()
+    for got in (second, late):
+        assert got.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in got.lower()
+    assert router.process.wait(10) == 0
+
+
+def test_a_stream_finishes_and_one_that_does_not_is_told_so(fleet: Fleet) -> None:
+    key = fleet.create_key()
+    with running_upstream() as hanging:
+        hanging.script(then=hang_after(*("released " for _ in range(8))))
+        fleet.apply(catalog(hanging.base_url))
+        router = router_of(fleet, N4N_DRAIN_SEC="2")
+        assert router.process is not None
+        with connect(router) as sock:
+            streaming = BODY[:-1] + b', "stream": true}'
+            sock.sendall(head(key, len(streaming)) + streaming)
+            begun = answer(sock, b"released")
+            told = time.monotonic()
+            router.process.send_signal(signal.SIGTERM)
+            rest = answer(sock, b"never")
+            took = time.monotonic() - told
+        assert router.process.wait(10) == 0
+
+    assert b"released" in begun
+    assert 1.9 < took < 4.5
+    assert b'"code":"draining"' in rest
+    assert b'"finish_reason":"error"' in rest
+    assert rest.endswith(b"0\r\n\r\n")
+
+
+def test_asked_twice_it_ends_at_once(fleet: Fleet) -> None:
+    fleet.create_key()
+    router = router_of(fleet, N4N_LAME_DUCK_SEC="20")
+    assert router.process is not None
+    pids = workers(router)
+    router.process.send_signal(signal.SIGTERM)
+    eventually(lambda: status_of(router, "/ready") == 503, "/ready to say so", within=2)
+
+    router.process.send_signal(signal.SIGTERM)
+
+    assert router.process.wait(5) == 137
+    eventually(lambda: not any(command_line(pid) for pid in pids), "the workers to be gone", within=2)
+
+
+def test_ready_and_answers_need_nothing_remote(fleet: Fleet) -> None:
+    key = fleet.create_key()
+    nobody = f"redis://127.0.0.1:{free_port()}"
+    router = router_of(fleet, N4N_REDIS_URL=nobody)
+    fleet.roles[0].kill()
+
+    with steady(url(router), key) as load:
+        asks(load)
+        roll(router)
+        asks(load)
+        assert status_of(router, "/ready") == 200
+    assert load.failed == []
+
+
+def test_the_workers_of_a_killed_supervisor_finish_and_leave_the_port_to_the_next(fleet: Fleet) -> None:
+    key, router = fleet.create_key(), router_of(fleet, N4N_WORKERS="2", N4N_LAME_DUCK_SEC="20")
+    pids = workers(router)
+    with connect(router) as sock:
+        streaming = BODY[:-1] + b', "stream": true}'
+        sock.sendall(head(key, len(streaming)) + streaming)
+        begun = answer(sock, b"word0")
+        router.kill()
+        router.start()
+        rest = answer(sock, b"[DONE]")
+    eventually(lambda: ready(router), "the next start", within=10)
+
+    assert b"word0" in begun and b"[DONE]" in rest
+    eventually(lambda: not any(command_line(pid) for pid in pids), "the old workers to be gone", within=10)
+    assert len(workers(router)) == 2
+
+
+def test_a_worker_that_is_told_to_go_is_replaced_before_it_goes(fleet: Fleet) -> None:
+    key, router = fleet.create_key(), router_of(fleet)
+    (before,) = workers(router)
+    with steady(url(router), key) as load:
+        asks(load)
+        os.kill(before, signal.SIGTERM)
+        eventually(lambda: not command_line(before), "it to go")
+        asks(load)
+    assert load.failed == []
+    assert len(workers(router)) == 1
+
+
+def test_a_port_that_is_taken_is_one_line(fleet: Fleet) -> None:
+    fleet.create_key()
+    router = router_of(fleet)
+    environ = {**bare_environ(), **{name: value for name, value in router.environ.items() if name != "ROLE"}}
+    second = subprocess.run([sys.executable, "-m", "n4n", "data-plane"], env=environ, capture_output=True, text=True, timeout=20)
+
+    assert second.returncode == 1
+    (line,) = second.stderr.splitlines()
+    assert line.startswith(f"n4n: cannot listen on 127.0.0.1:{router.environ['N4N_PORT']}: Address already in use; ")
+
+
+def test_versions_are_applied_under_load_without_a_stall(fleet: Fleet, upstream: str) -> None:
+    key, router = fleet.create_key(), router_of(fleet)
+    with steady(url(router), key) as load:
+        asks(load, 100)
+        quiet_until = time.monotonic()
+        for number in range(8):
+            fleet.apply(catalog(upstream) | {"models": {"m": {"strategy": "cost", "aliases": [f"name-{number}"]}}})
+        asks(load)
+    busy = [one.first_s for one in load.sent if one.at >= quiet_until and not one.stream]
+    quiet = [one.first_s for one in load.sent if one.at < quiet_until and not one.stream]
+    print(
+        f"p50 {percentile(quiet, 0.5) * 1000:.0f} → {percentile(busy, 0.5) * 1000:.0f} ms, max {max(quiet) * 1000:.0f} → {max(busy) * 1000:.0f} ms"
+    )
+    assert load.failed == []
+    assert max(one.version for one in load.sent) == 9
+    assert percentile(busy, 0.9) < percentile(quiet, 0.5) + 0.05
