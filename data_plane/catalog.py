@@ -35,7 +35,7 @@ from n4n.core.discovery import (
     Resources,
 )
 from n4n.core.errors import CatalogRefused
-from n4n.runtime import disk_snapshot, wire
+from n4n.runtime import disk_snapshot, heap, wire
 from n4n.runtime.control_link import Ack, Answer, Leave, Refuse
 
 INLINE_RESOURCES = 200  # up to so many are compiled at once (a few ms); more go to a thread, so that requests keep moving
@@ -121,7 +121,12 @@ class Follower:
 
     def start_from_disk(self) -> None:
         """Takes up what was saved, if anything; before the loop serves, as it reads and compiles in place."""
-        saved = disk_snapshot.load(self._path)
+        with heap.growing():
+            self._take_up(disk_snapshot.load(self._path))
+            if any(len(collector.resources) > INLINE_RESOURCES for collector in self._collectors.values()):
+                heap.settle()
+
+    def _take_up(self, saved: disk_snapshot.Saved) -> None:
         for held, resources in saved.collections:
             if held.collection not in self._collectors:
                 continue
@@ -205,18 +210,22 @@ class Follower:
 
     async def _take_over(self, collector: Collector, offer: Apply) -> Answer:
         offered = Held(collector.held.collection, offer.version, offer.checksum)
+        changed = len(offer.resources if offer.changed is None else offer.changed)
         async with self._swapping:
-            try:
-                compiled = await _aside(len(offer.resources), lambda: self._compile(offered, offer.resources, offer.changed))
-                resolution = await asyncio.to_thread(self._resolve, compiled)
-            except CatalogRefused as refused:
-                field, reason = _first_and_rest(refused)
-                return self._refuse(offered.collection, collector.refuse(field, reason))
-            except _UNFORESEEN as error:  # a fault of ours in compiling must cost a NACK, not the traffic
-                _log.exception("version %d cannot be compiled", offer.version)
-                return self._refuse(offered.collection, collector.refuse("", f"cannot be compiled: {type(error).__name__}"))
-            held = collector.accept()
-            self._swap(compiled, resolution)
+            with heap.growing():
+                try:
+                    compiled = await _aside(len(offer.resources), lambda: self._compile(offered, offer.resources, offer.changed))
+                    resolution = await asyncio.to_thread(self._resolve, compiled)
+                except CatalogRefused as refused:
+                    field, reason = _first_and_rest(refused)
+                    return self._refuse(offered.collection, collector.refuse(field, reason))
+                except _UNFORESEEN as error:  # a fault of ours in compiling must cost a NACK, not the traffic
+                    _log.exception("version %d cannot be compiled", offer.version)
+                    return self._refuse(offered.collection, collector.refuse("", f"cannot be compiled: {type(error).__name__}"))
+                held = collector.accept()
+                self._swap(compiled, resolution)
+                if changed > INLINE_RESOURCES:
+                    heap.settle()
         if held.collection == wire.CATALOG:
             self._confirmed_at = self._clock()
         self._unsaved.set()
