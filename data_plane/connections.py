@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -32,9 +34,11 @@ HEADER_LIMIT = 16 << 10  # bytes of one header
 MOST_HEADERS = 100
 HEAD_LIMIT = 64 << 10  # bytes of all headers
 READ_BUFFER = 64 << 10  # twice as much of a body is held at most before the client is not read from any more
+SEND_BUFFER = 256 << 10  # of the kernel; its own idea is up to 4 MiB for each client that does not read
 LINGER_S = 1.0  # a refused client may still be sending: it gets the answer, not a reset
 UNREAD_BODY_S = 2.0  # the same where a whole request was understood
 LONGEST_ROUND_S = 1.0
+_FORGET = struct.pack("ii", 1, 0)
 log = logging.getLogger("n4n.data_plane")
 RequestFactory = Callable[
     [RawRequestMessage, StreamReader, web.RequestHandler, AbstractStreamWriter, "asyncio.Task[None]"], web.BaseRequest
@@ -156,6 +160,7 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is there, and owes a head."""
         self.wire = cast(asyncio.Transport, transport)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self.head = Head(self.door.clock())
         self.door.entered()
         super().connection_made(transport)
@@ -171,6 +176,8 @@ class Connection(web.RequestHandler):
         if self.refused:
             return
         if data and (self.body is None or self.body.is_eof()):
+            if self.head.since is None and not self.busy:
+                self.keep_alive(True)  # a head that has begun is not cut off by the idle timer, it has one of its own
             self.head.received(data, self.door.clock())
             if self.head.size > HEAD_LIMIT and not self.busy:
                 self.refuse(HeadersTooLarge())
@@ -223,7 +230,7 @@ class Connection(web.RequestHandler):
             return
         self.unread.seen(self.wire.get_write_buffer_size(), now)
         if self.unread.stuck(now, self.door.bounds.slow_reader_s):
-            self.wire.abort()
+            reset(self.wire)
         elif not self.busy and not self.refused and self.head.late(now, self.door.bounds.header_timeout_s):
             if self.head.size:
                 self.refuse(
@@ -231,6 +238,12 @@ class Connection(web.RequestHandler):
                 )
             else:
                 self.force_close()
+
+
+def reset(wire: asyncio.Transport) -> None:
+    """Ends a connection at once, the kernel's part of it too: what is unread is forgotten, not kept for who may never read."""
+    wire.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _FORGET)
+    wire.abort()
 
 
 class TurnedAway(asyncio.Protocol):

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
-from aiohttp import ClientSession, ClientTimeout, TCPConnector
+from aiohttp import ClientRequest, ClientSession, ClientTimeout, TCPConnector
 from aiohttp.client_exceptions import (
     ClientConnectorCertificateError,
     ClientConnectorDNSError,
@@ -21,7 +21,10 @@ from aiohttp.client_exceptions import (
     ClientConnectorSSLError,
     ClientError,
     ConnectionTimeoutError,
+    ServerDisconnectedError,
 )
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 
 from n4n.core.chat import UpstreamRequest
 from n4n.core.errors import Failure, FailureClass
@@ -30,6 +33,7 @@ from n4n.runtime.resolver import LookUp, Names, NotPublic, Resolver, public_sock
 ANSWER_LIMIT = 64 << 20  # bytes of one whole answer; larger is a fault of the provider
 ERROR_LIMIT = 256 << 10  # bytes of an error body that are read for its class
 READ_BUFFER = 64 << 10  # twice as much of an answer is held at most before the provider is not read from any more
+_MOST_SPOILT = 16  # pooled connections of one provider that are given up in a row
 KEEP_ALIVE_S = 15.0  # shorter than any provider's own, so that a pooled connection is rarely stale
 
 
@@ -133,6 +137,19 @@ def _fault(failure_class: FailureClass, message: str, *, may_have_run: bool = Tr
     return UpstreamFault(Failure(failure_class, message, may_have_run=may_have_run))
 
 
+class _Connector(TCPConnector):
+    """Never lends a connection on which something has come that nobody asked for: it would be taken for the next answer."""
+
+    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
+        """A connection for one request, pooled or new."""
+        for _ in range(_MOST_SPOILT):
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol is not None and not connection.protocol.should_close:
+                return connection
+            connection.close()
+        raise ServerDisconnectedError
+
+
 class Upstream:
     """The pool of connections to providers. One per worker, made inside its loop."""
 
@@ -145,7 +162,7 @@ class Upstream:
     def _session(self, *, public_only: bool) -> ClientSession:
         """Connections of one kind are never lent to the other: what may go anywhere is not what was checked."""
         return ClientSession(
-            connector=TCPConnector(
+            connector=_Connector(
                 limit=0,
                 limit_per_host=0,
                 keepalive_timeout=KEEP_ALIVE_S,
