@@ -6,10 +6,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check bench proto lock format
+.PHONY: help install up test check bench bench-discovery proto lock format
 
 help:  ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 install: $(VENV)/run.stamp  ## make the virtual environment and install n4n from the lock
 
@@ -29,6 +29,12 @@ check: $(VENV)/dev.stamp  ## format, lint, types, import contracts, fresh stubs,
 
 bench: $(VENV)/dev.stamp  ## measure n4n beside a bare aiohttp proxy, write docs/performance.md
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-discovery: $(VENV)/dev.stamp  ## measure how a catalog reaches 200 routers, write it into docs/discovery.md
+	@$(BIN)/python -m bench.discovery $(ARGS)
+
+soak: $(VENV)/dev.stamp  ## steady load while everything is killed, stopped and replaced (ARGS="--minutes 10")
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 proto: $(VENV)/dev.stamp  ## generate the stubs in n4n/v1 from proto/
 	@$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. proto/n4n/v1/*.proto

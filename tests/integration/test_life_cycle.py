@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.soak.load import Load, percentile, steady
+from tests.soak.upstream import steady_upstream
 from tests.support.answers import hang_after
 from tests.support.fleet import Fleet, Role, eventually, ready, running_fleet
-from tests.support.house import bare_environ, command_line, descendants, free_port
+from tests.support.house import bare_environ, command_line, free_port
 from tests.support.router import catalog
 from tests.support.upstream import running_upstream
 
@@ -29,11 +30,8 @@ CREDENTIAL = {"CANARY": "sk-provider-canary"}
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[str]:
     """The base URL of a provider for steady load."""
-    port = free_port()
-    with subprocess.Popen([sys.executable, "-m", "tests.soak.upstream", str(port)]) as process:
-        eventually(lambda: listens(port), "the upstream")
-        yield f"http://127.0.0.1:{port}/v1"
-        process.kill()
+    with steady_upstream() as base_url:
+        yield base_url
 
 
 @pytest.fixture
@@ -46,18 +44,8 @@ def fleet(tmp_path: Path, postgres_url: str, upstream: str) -> Iterator[Fleet]:
         yield running
 
 
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 def url(router: Role) -> str:
     return f"http://127.0.0.1:{router.environ['N4N_PORT']}"
-
-
-def workers(router: Role) -> list[int]:
-    assert router.process is not None
-    return sorted(pid for pid in descendants(router.process.pid) if "data-plane --worker" in command_line(pid))
 
 
 def router_of(fleet: Fleet, name: str = "router", **settings: str) -> Role:
@@ -78,15 +66,6 @@ def status_of(router: Role, path: str) -> int:
         return 0
 
 
-def roll(router: Role, times: int = 1) -> None:
-    """Replaces every worker, so often."""
-    for _ in range(times):
-        assert router.process is not None
-        over = router.errors.count("the rolling restart is over")
-        router.process.send_signal(signal.SIGUSR2)
-        eventually(lambda over=over: router.errors.count("the rolling restart is over") > over, "the rolling restart")
-
-
 def asks(load: Load, more: int = 50) -> None:
     """Waits until so many more requests have ended."""
     count = len(load.sent)
@@ -95,12 +74,13 @@ def asks(load: Load, more: int = 50) -> None:
 
 def test_a_rolling_restart_under_load_fails_no_request(fleet: Fleet) -> None:
     key, router = fleet.create_key(), router_of(fleet, N4N_WORKERS="2")
-    before = workers(router)
+    before = router.workers()
     with steady(url(router), key) as load:
         asks(load)
-        roll(router, 3)
+        for _ in range(3):
+            router.replace_workers()
         asks(load)
-        assert set(workers(router)).isdisjoint(before) or len(workers(router)) > 2
+        assert set(router.workers()).isdisjoint(before) or len(router.workers()) > 2
     assert load.failed == []
     assert router.stop() == 0
 
@@ -111,7 +91,7 @@ def test_a_successor_starts_with_the_version_that_was_in_use(fleet: Fleet, upstr
         asks(load)
         for model in ("a", "b", "c"):
             fleet.apply(catalog(upstream) | {"models": {"m": {"strategy": "cost", "aliases": [model]}}})
-            roll(router)
+            router.replace_workers()
         asks(load)
     versions = [one.version for one in sorted(load.sent, key=lambda one: one.at)]
     assert load.failed == []
@@ -206,7 +186,7 @@ def test_asked_twice_it_ends_at_once(fleet: Fleet) -> None:
     fleet.create_key()
     router = router_of(fleet, N4N_LAME_DUCK_SEC="20")
     assert router.process is not None
-    pids = workers(router)
+    pids = router.workers()
     router.process.send_signal(signal.SIGTERM)
     eventually(lambda: status_of(router, "/ready") == 503, "/ready to say so", within=2)
 
@@ -224,15 +204,15 @@ def test_ready_and_answers_need_nothing_remote(fleet: Fleet) -> None:
 
     with steady(url(router), key) as load:
         asks(load)
-        roll(router)
+        router.replace_workers()
         asks(load)
         assert status_of(router, "/ready") == 200
     assert load.failed == []
 
 
 def test_the_workers_of_a_killed_supervisor_finish_and_leave_the_port_to_the_next(fleet: Fleet) -> None:
-    key, router = fleet.create_key(), router_of(fleet, N4N_WORKERS="2", N4N_LAME_DUCK_SEC="20")
-    pids = workers(router)
+    key, router = fleet.create_key(), router_of(fleet, N4N_WORKERS="2", N4N_LAME_DUCK_SEC="4")  # more than the next start waits
+    pids = router.workers()
     with connect(router) as sock:
         streaming = BODY[:-1] + b', "stream": true}'
         sock.sendall(head(key, len(streaming)) + streaming)
@@ -244,19 +224,19 @@ def test_the_workers_of_a_killed_supervisor_finish_and_leave_the_port_to_the_nex
 
     assert b"word0" in begun and b"[DONE]" in rest
     eventually(lambda: not any(command_line(pid) for pid in pids), "the old workers to be gone", within=10)
-    assert len(workers(router)) == 2
+    assert len(router.workers()) == 2
 
 
 def test_a_worker_that_is_told_to_go_is_replaced_before_it_goes(fleet: Fleet) -> None:
     key, router = fleet.create_key(), router_of(fleet)
-    (before,) = workers(router)
+    (before,) = router.workers()
     with steady(url(router), key) as load:
         asks(load)
         os.kill(before, signal.SIGTERM)
         eventually(lambda: not command_line(before), "it to go")
         asks(load)
     assert load.failed == []
-    assert len(workers(router)) == 1
+    assert len(router.workers()) == 1
 
 
 def test_a_port_that_is_taken_is_one_line(fleet: Fleet) -> None:
@@ -280,9 +260,6 @@ def test_versions_are_applied_under_load_without_a_stall(fleet: Fleet, upstream:
         asks(load)
     busy = [one.first_s for one in load.sent if one.at >= quiet_until and not one.stream]
     quiet = [one.first_s for one in load.sent if one.at < quiet_until and not one.stream]
-    print(
-        f"p50 {percentile(quiet, 0.5) * 1000:.0f} → {percentile(busy, 0.5) * 1000:.0f} ms, max {max(quiet) * 1000:.0f} → {max(busy) * 1000:.0f} ms"
-    )
     assert load.failed == []
     assert max(one.version for one in load.sent) == 9
     assert percentile(busy, 0.9) < percentile(quiet, 0.5) + 0.05

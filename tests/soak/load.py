@@ -37,13 +37,18 @@ class Load:
     key: str
     rate: float
     sent: list[Sent] = field(default_factory=list)
-    under_way: int = 0
+    _begun: set[float] = field(default_factory=set)  # of those under way
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def failed(self) -> list[Sent]:
         """Those with a fault."""
         return [one for one in list(self.sent) if one.fault]
+
+    @property
+    def oldest(self) -> float:
+        """When the oldest request under way was sent; infinite: none is under way."""
+        return min(list(self._begun), default=float("inf"))
 
     def between(self, begin: float, end: float) -> list[Sent]:
         """Those that were sent in this span."""
@@ -63,7 +68,7 @@ class Load:
     async def _one(self, http: aiohttp.ClientSession, *, stream: bool) -> None:
         began = time.monotonic()
         first, version, fault = 0.0, 0, ""
-        self.under_way += 1
+        self._begun.add(began)
         body = {"model": "m", "messages": [{"role": "user", "content": "ping"}], "stream": stream}
         try:
             async with http.post(f"{self.url}/v1/chat/completions", json=body, headers={"authorization": f"Bearer {self.key}"}) as answer:
@@ -73,7 +78,7 @@ class Load:
                 fault = problem(answer.status, content, stream=stream)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             fault = f"{type(error).__name__}: {error}"
-        self.under_way -= 1
+        self._begun.discard(began)
         self.sent.append(Sent(began, stream, first, time.monotonic() - began, version, fault))
 
     def stop(self) -> None:

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
+
+from tests.support.house import eventually, free_port, listens
 
 WORDS = tuple(f"word{number} " for number in range(10))
 TEXT = "".join(WORDS)
@@ -48,6 +53,18 @@ async def serve(port: int) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
     await asyncio.Event().wait()
+
+
+@contextmanager
+def steady_upstream() -> Iterator[str]:
+    """Its base URL, for as long as the block lasts."""
+    port = free_port()
+    with subprocess.Popen([sys.executable, "-m", "tests.soak.upstream", str(port)]) as process:
+        try:
+            eventually(lambda: listens(port), "the upstream")
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.kill()
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.house import PATIENCE_S, bare_environ, eventually, free_port
+from tests.support.house import PATIENCE_S, bare_environ, command_line, descendants, eventually, free_port
 
+ROLLED = "the rolling restart is over"  # what a supervisor says then
 ADMIN_TOKEN, NODE_TOKEN = "test-admin-token", "test-node-token"
 
 
@@ -55,6 +56,18 @@ class Role:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE_S)
+
+    def workers(self) -> list[int]:
+        """The process ids of a data plane's workers, those on their way out too."""
+        assert self.process is not None
+        return sorted(pid for pid in descendants(self.process.pid) if "data-plane --worker" in command_line(pid))
+
+    def replace_workers(self) -> None:
+        """A rolling restart of a data plane, awaited."""
+        assert self.process is not None
+        before = self.errors.count(ROLLED)
+        self.process.send_signal(signal.SIGUSR2)
+        eventually(lambda: self.errors.count(ROLLED) > before, "the end of the rolling restart")
 
 
 @dataclass

@@ -26,6 +26,12 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def listens(port: int) -> bool:
+    """Whether somebody takes connections on this loopback port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def eventually(found: Callable[[], T | None], what: str, within: float = PATIENCE_S) -> T:
     """What `found` gives, once it gives something; AssertionError after `within` seconds."""
     deadline = time.monotonic() + within
