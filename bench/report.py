@@ -72,13 +72,13 @@ def table(title: str, unit: str, runs: Runs, *, over: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def placed(document: str, text: str) -> str:
+def placed(document: str, text: str, opening: str = BEGIN, closing: str = END) -> str:
     """The document with the text between its markers; ValueError where they are missing."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = document.partition(opening)
+    _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise ValueError(f"the document lacks the lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}"
+        raise ValueError(f"the document lacks the lines {opening} and {closing}")
+    return f"{before}{opening}\n\n{text.strip()}\n\n{closing}{after}"
 
 
 def _row(cells: Iterable[str]) -> str:

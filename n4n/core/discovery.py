@@ -290,7 +290,7 @@ class LinkRules:
     silence_s: float = 15.0  # three heartbeats: nothing heard for this long means a new channel
     connect_s: float = 5.0  # TCP and HTTP/2 preface of one try
     first_wait_s: float = 0.2
-    longest_wait_s: float = 5.0
+    longest_wait_s: float = 4.0  # so that a control plane which comes back is found within 5 s
     tries_per_s: float = 1.0  # on average, however short the links live
     burst: float = 3.0  # tries that may follow each other faster
 
