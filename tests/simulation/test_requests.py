@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -134,7 +135,7 @@ def check(client: Client) -> None:
     assert client.ended <= due + 2.0 * (client.endings == ["finished"]) + 1e-6, "later than its deadline"
     assert all(call.at < due for call in calls) and not any(call.barred for call in calls)
     assert all(call.ended is not None and call.ended <= client.ended for call in calls), "a call outlived its request"
-    assert all(one.ended <= two.at for one, two in zip(calls, calls[1:], strict=False) if one.ended is not None), "two calls at once"
+    assert all(one.ended <= two.at for one, two in pairwise(calls) if one.ended is not None), "two calls at once"
     for text in client.directives.applied:
         assert all(ALLOWED.get(text, lambda _: True)(call.endpoint) for call in calls), f"{text} was broken"
     if client.directives.fallback is False:
