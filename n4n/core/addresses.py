@@ -23,6 +23,7 @@ _NEVER_GLOBAL = (
     ipaddress.IPv6Network("2001:db8::/32"),  # documentation
     ipaddress.IPv6Network("3fff::/20"),  # documentation
     ipaddress.IPv4Network("192.88.99.0/24"),  # relays to 6to4, withdrawn
+    ipaddress.IPv4Network("192.0.0.0/24"),  # protocol assignments; a cloud's metadata are at .192, older Pythons call it global
 )
 
 

@@ -21,6 +21,7 @@ from aiohttp.client_exceptions import (
     ClientConnectorSSLError,
     ClientError,
     ConnectionTimeoutError,
+    InvalidURL,
     ServerDisconnectedError,
 )
 from aiohttp.connector import Connection
@@ -140,7 +141,7 @@ def _fault(failure_class: FailureClass, message: str, *, may_have_run: bool = Tr
 class _Connector(TCPConnector):
     """Never lends a connection on which something has come that nobody asked for: it would be taken for the next answer."""
 
-    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
+    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:  # noqa: ASYNC109  # aiohttp's signature
         """A connection for one request, pooled or new."""
         for _ in range(_MOST_SPOILT):
             connection = await super().connect(req, traces, timeout)
@@ -218,5 +219,7 @@ class Upstream:
         except ClientConnectorError as error:
             message = _INSIDE if isinstance(error.os_error, NotPublic) else "the provider refused the connection"
             raise _fault(FailureClass.SERVER_ERROR, message, may_have_run=False) from error
+        except InvalidURL as error:
+            raise _fault(FailureClass.SERVER_ERROR, "the provider's address is not valid", may_have_run=False) from error
         except (ClientError, OSError, ValueError) as error:
             raise _fault(FailureClass.SERVER_ERROR, "the provider closed the connection without an answer") from error
