@@ -335,8 +335,19 @@ async def test_a_provider_object_without_fallbacks_stays_with_the_first() -> Non
 
 
 async def test_a_provider_object_that_cannot_be_read_is_refused() -> None:
-    wrong: Sequence[object] = ([], "pe1", {"olny": ["pe1"]}, {"only": "pe1"}, {"only": ["nobody"]}, {"sort": "best"},
-             {"max_price": {"prompt": -1}}, {"data_collection": "maybe"}, {"quantizations": []}, {"allow_fallbacks": "no"}, {"require_parameters": 1})  # fmt: skip
+    wrong: Sequence[object] = (
+        [],
+        "pe1",
+        {"olny": ["pe1"]},
+        {"only": "pe1"},
+        {"only": ["nobody"]},
+        {"sort": "best"},
+        {"max_price": {"prompt": -1}},
+        {"data_collection": "maybe"},
+        {"quantizations": []},
+        {"allow_fallbacks": "no"},
+        {"require_parameters": 1},
+    )
     async with house() as here:
         for preferences in wrong:
             status, body = await here.ask(provider=preferences)
