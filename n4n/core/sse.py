@@ -127,6 +127,8 @@ class SseParser:
             self._name = line[6:].removeprefix(b" ")
         elif line == b"data":
             self._data.append(b"")
+        elif line == b"event":
+            self._name = b""
         return False  # id, retry and unknown fields mean nothing here
 
     def _stop(self, found: list[SseItem]) -> None:

@@ -12,6 +12,7 @@ from n4n.core.catalog import Price, PriceList, PriceTier
 from n4n.core.constraints import Offer
 from n4n.core.directives import KEYS, NONE, Directives, check_names, combine, from_provider_object, parse, parse_simple
 from n4n.core.errors import InvalidDirective
+from tests.fuzz import directives as fuzz
 from tests.support.endpoints import endpoint, model, priced, snapshot
 
 
@@ -419,3 +420,11 @@ def test_one_wrong_character_in_a_key_is_refused_and_never_ignored(text: str, da
     for whole in (f"{text},{wrong}", f"{wrong},{text}"):
         with pytest.raises(InvalidDirective):
             parse(whole)
+
+
+@given(
+    st.binary(max_size=80)
+    | st.sampled_from(fuzz.SEEDS).flatmap(lambda seed: st.integers(0, len(seed)).map(lambda at: seed[:at] + seed[at + 1 :]))
+)
+def test_the_fuzz_target_holds(raw: bytes) -> None:
+    fuzz.one_input(raw)
