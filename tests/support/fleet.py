@@ -181,9 +181,11 @@ def running_fleet(folder: Path, database_url: str) -> Iterator[Fleet]:
     try:
         yield fleet
     finally:
-        for role in reversed(fleet.roles):
-            if role.process is not None and role.process.poll() is None:
-                role.stop()
+        left = [role.process for role in reversed(fleet.roles) if role.process is not None and role.process.poll() is None]
+        for process in left:
+            process.send_signal(signal.SIGTERM)
+        for process in left:
+            process.wait(PATIENCE_S)
 
 
 __all__ = ["ADMIN_TOKEN", "NODE_TOKEN", "Fleet", "Role", "ask", "eventually", "ready", "running_fleet"]
