@@ -99,8 +99,9 @@ def test_a_successor_starts_with_the_version_that_was_in_use(fleet: Fleet, upstr
     assert sum(later < earlier for earlier, later in pairwise(versions)) <= 3, "but for those sent while it changed"
 
 
-def test_a_stop_resets_nobody(fleet: Fleet) -> None:
-    key, router = fleet.create_key(), router_of(fleet, N4N_LAME_DUCK_SEC="1", N4N_WORKERS="2")
+@pytest.mark.parametrize("who", [{"N4N_WORKERS": "2"}, {"N4N_WORKER": "1"}], ids=["supervisor", "worker alone"])
+def test_a_stop_resets_nobody(fleet: Fleet, who: dict[str, str]) -> None:
+    key, router = fleet.create_key(), router_of(fleet, N4N_LAME_DUCK_SEC="1", **who)
     with steady(url(router), key, rate=100) as load:
         asks(load)
         told = time.monotonic()
