@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 220, 60, 20, 34, 34
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 230, 60, 20, 40, 34
 _INK, _FAINT, _LINE, _MARK = "#444", "#ddd", "#1f6feb", "#d1242f"
 
 
@@ -47,8 +47,10 @@ def _panel(panel: Panel, top: int, last: float, marks: Sequence[tuple[float, str
         parts.append(f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
         parts.append(f'<text x="{x(last * step / 4):.1f}" y="{bottom + 16}" text-anchor="middle">{last * step / 4:.0f} s</text>')
     for number, (at, said) in enumerate(marks):
+        anchor, beside = ("end", -3) if x(at) > 0.75 * WIDTH else ("start", 3)
         parts.append(f'<line x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{top + TOP}" y2="{bottom}" stroke="{_MARK}" stroke-dasharray="3 3"/>')
-        parts.append(f'<text x="{x(at) + 3:.1f}" y="{top + TOP - 4 + 11 * (number % 2)}" fill="{_MARK}">{escape(said)}</text>')
+        place = f'x="{x(at) + beside:.1f}" y="{top + TOP - 15 + 12 * (number % 3)}" text-anchor="{anchor}"'
+        parts.append(f'<text {place} fill="{_MARK}">{escape(said)}</text>')
     path = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in panel.points)
     parts.append(f'<polyline points="{path}" fill="none" stroke="{_LINE}" stroke-width="1.5"/>')
     return "\n".join(parts) + "\n"

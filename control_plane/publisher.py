@@ -126,7 +126,10 @@ class Publisher:
 
     async def _rebuild(self, line: Line, held: Held) -> None:
         """After a restart nodes come with versions that this process has never seen: what has changed since, from Postgres."""
+        before = line.head.held
         changed = await (self._catalog_since(held) if line is self.catalog else self._access_since(held))
+        if changed is not None and line.head.held != before:  # a version came while Postgres was asked
+            changed |= frozenset(line.way(before).names)
         line.remember(held, changed)
 
     async def _catalog_since(self, held: Held) -> frozenset[ResourceId] | None:

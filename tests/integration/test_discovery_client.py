@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import socket
@@ -116,6 +117,7 @@ async def test_a_large_catalog_is_taken_over_aside_while_the_loop_keeps_turning(
     resources = resources_of(many)
     async with router(plane.target, path=path) as (follower, _):
         await serving(plane)
+        walked = gc.get_freeze_count()
 
         plane.push(update(2, resources, parts=5))
         assert (await plane.ack()).version == 2
@@ -123,6 +125,8 @@ async def test_a_large_catalog_is_taken_over_aside_while_the_loop_keeps_turning(
         assert (await plane.ack()).version == 3
 
         assert follower.state.catalog is not None and len(follower.state.catalog.endpoints) == 1501
+        assert gc.get_freeze_count() > walked + 1500, "a large catalog is set aside from the cycle collector"
+        assert gc.isenabled()
 
 
 BAD = {
@@ -165,6 +169,7 @@ async def test_a_bad_push_is_refused_by_its_field_and_the_last_good_stays_until_
         assert nack.version in (0, 2) and nack.reason.startswith(reason)
         assert follower.state is served
         assert (follower.nacks, link.state) == (1, LinkState.UP)
+        assert gc.isenabled()
         assert field in follower.last_nack and follower.last_nack in caplog.text
 
         plane.push(update(3, TWO, base=(1, ONE)))
