@@ -65,7 +65,7 @@ class Asked:
     @property
     def no_store(self) -> bool:
         """Whether the caller wants no gateway cache."""
-        return "no-store" in (self._headers.get("cache-control") or "").lower()
+        return "no-store" in (self.get("cache-control") or "").lower()
 
     @property
     def timeout_s(self) -> float | None:

@@ -6,33 +6,40 @@ from decimal import Decimal
 
 from n4n.core.access import Key
 from n4n.core.catalog import Endpoint, Model, PriceList, Snapshot
-from n4n.core.errors import ModelNotAllowed
+from n4n.core.errors import ModelNotAllowed, ModelNotFound
+from n4n.core.plan import model_barred
 
 CREATED = 0  # the catalog keeps no creation time of a model
 
 
 def list_models(snapshot: Snapshot, key: Key) -> dict[str, object]:
-    """Every model, alias and tier the key may use."""
-    models = [_model(name, snapshot.models[name], snapshot) for name in snapshot.models if _allowed(key, name)]
-    aliases = [_model(alias, snapshot.models[name], snapshot) for alias, name in snapshot.aliases.items() if _allowed(key, name)]
-    tiers = [
-        {"id": f"tier/{tier}", "object": "model", "created": CREATED, "owned_by": "n4n", "n4n": {"chain": list(chain)}}
-        for tier, chain in snapshot.tiers.items()
-        if all(_allowed(key, model) for model in chain)
-    ]
-    return {"object": "list", "data": [*models, *aliases, *tiers]}
+    """Every model, alias and tier the key may use, and what else its own list names."""
+    names = [*snapshot.models, *snapshot.aliases, *(f"tier/{tier}" for tier in snapshot.tiers)]
+    pinned = [name for name in sorted(key.models) if name not in names]
+    shown = [_shown(snapshot, key, name) for name in (*names, *pinned)]
+    return {"object": "list", "data": [entry for entry in shown if entry is not None]}
 
 
 def show_model(snapshot: Snapshot, key: Key, name: str) -> dict[str, object]:
     """One model by any name a request may use; ModelNotFound or ModelNotAllowed."""
-    target = snapshot.resolve(name)
-    if not all(_allowed(key, model) for model in target.models):
+    snapshot.resolve(name)
+    entry = _shown(snapshot, key, name)
+    if entry is None:
         raise ModelNotAllowed(param="model")
+    return entry
+
+
+def _shown(snapshot: Snapshot, key: Key, name: str) -> dict[str, object] | None:
+    """The entry of a name; None where it means nothing or the key may not use all of it."""
+    try:
+        target = snapshot.resolve(name)
+    except ModelNotFound:
+        return None
+    if any(model_barred(key.models, snapshot.models[model], name) for model in target.models):
+        return None
+    if target.tier is not None:
+        return {"id": name, "object": "model", "created": CREATED, "owned_by": "n4n", "n4n": {"chain": list(target.models)}}
     return _model(name, snapshot.models[target.models[0]], snapshot)
-
-
-def _allowed(key: Key, model: str) -> bool:
-    return not key.models or model in key.models
 
 
 def _model(name: str, model: Model, snapshot: Snapshot) -> dict[str, object]:

@@ -60,6 +60,8 @@ def read_document(path: str) -> object:
                 raise Refused(f"{shown}, line {error.lineno}, column {error.colno}: {error.msg}") from error
         except ValueError as error:
             raise Refused(f"{shown}: {error}") from error
+        except RecursionError as error:
+            raise Refused(f"{shown}: nests too deep to be a catalog") from error
     return _read_yaml(text, shown)
 
 

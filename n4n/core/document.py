@@ -40,6 +40,7 @@ _REGION = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
 _RETENTION = re.compile(r"[0-9]{1,5}d\Z")
 _CREDENTIAL = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|file:.+|stored)\Z")
 _BODY_DEPTH = 64
+_BODY_VALUES = 10_000
 
 Table = dict[str, object]
 Document = dict[str, dict[str, Table]]
@@ -80,6 +81,9 @@ def _json_object(value: object, path: str, problems: Problems) -> Table | None:
     if not isinstance(value, Mapping):
         problems.append(Problem(path, f"must be a map merged into requests, not {schema.kind_of(value)}"))
         return None
+    if _larger_than(_BODY_VALUES, value):
+        problems.append(Problem(path, f"must not hold more than {_BODY_VALUES} values, aliases written out"))
+        return None
     try:
         normal = cast(Table, json.loads(json.dumps(value, allow_nan=False, ensure_ascii=False).encode()))
     except (TypeError, ValueError, RecursionError):  # ValueError: NaN, a cycle, half a surrogate pair
@@ -89,6 +93,21 @@ def _json_object(value: object, path: str, problems: Problems) -> Table | None:
         problems.append(Problem(path, f"must not nest deeper than {_BODY_DEPTH} levels"))
         return None
     return normal
+
+
+def _larger_than(most: int, value: object) -> bool:
+    """Whether a value holds more than so many values, those behind aliases counted each time; looks at no more than that."""
+    todo, seen = [value], 0
+    while todo:
+        inner = todo.pop()
+        seen += 1
+        if seen > most:
+            return True
+        if isinstance(inner, Mapping):
+            todo.extend(inner.values())
+        elif isinstance(inner, list):
+            todo.extend(inner)
+    return False
 
 
 def _deeper_than(levels: int, value: object) -> bool:
@@ -261,7 +280,7 @@ def base_url(provider: Mapping[str, object]) -> str:
 
 def _unknown(path: str, kind: str, name: object, document: Document) -> Iterator[Problem]:
     if isinstance(name, str) and name not in document[kind]:
-        yield Problem(path, f"there is no {kind[:-1]} named {name}{schema.nearest(name, document[kind])}")
+        yield Problem(path, f"there is no {kind[:-1]} named {name[:100]}{schema.nearest(name, document[kind])}")
 
 
 def _check_references(document: Document) -> Iterator[Problem]:

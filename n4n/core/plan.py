@@ -230,7 +230,7 @@ def _steps(request: ChatRequest, directives: Directives, snapshot: Snapshot, tar
     targets = (target, *(snapshot.resolve(name) for name in request.models))
     asked = [(model, one.provider, one.name) for one in targets for model in one.models]
     for rank, (model, provider, name) in enumerate(asked):
-        reason = _model_barred(allowed, snapshot.models[model], name)
+        reason = model_barred(allowed, snapshot.models[model], name)
         if reason is None and directives.consistency == "strict" and model not in target.models:
             reason = "consistency=strict"
         yield _Step(rank, snapshot.models[model], provider, reason)
@@ -239,10 +239,11 @@ def _steps(request: ChatRequest, directives: Directives, snapshot: Snapshot, tar
         stand_ins = [(ModelId(name), provider) for model, provider, _ in asked for name in snapshot.models[model].substitutes]
         for rank, (model, provider) in enumerate(stand_ins, start=len(asked)):
             if model not in named:
-                yield _Step(rank, snapshot.models[model], provider, _model_barred(allowed, snapshot.models[model], model), substitute=True)
+                yield _Step(rank, snapshot.models[model], provider, model_barred(allowed, snapshot.models[model], model), substitute=True)
 
 
-def _model_barred(allowed: frozenset[str], model: Model, asked_as: str) -> str | None:
+def model_barred(allowed: frozenset[str], model: Model, asked_as: str) -> str | None:
+    """Why a key that is held to `allowed` (empty: to nothing) may not use a model under this name; None: it may."""
     if not allowed or model.id in allowed or asked_as in allowed or not allowed.isdisjoint(model.aliases):
         return None
     return "model_not_allowed"

@@ -82,6 +82,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
             raise StartFailed(f"{name} is not a setting{schema.nearest(name, known)}; docs/operations.md lists them")
         read = _int if known[name].type == "int" else str
         values[known[name].name] = _read(name, text, read)
+        if name.endswith("_PORT") and int(values[known[name].name]) > 65_535:
+            raise StartFailed(f"{name} must be a port, 0 to 65535, not {text[:40]!r}")
     return Settings(**values)  # type: ignore[arg-type]  # the loop keeps each value in its field's type
 
 

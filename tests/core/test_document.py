@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -142,7 +144,8 @@ def test_a_bad_document_is_refused_by_the_path_of_the_field(raw: object, said: s
         (("endpoints", "acme-small", "body"), {"a": {1, 2}}, "must hold only what JSON can say (no dates, no NaN)"),
         (("endpoints", "acme-small", "body"), {"a": "\ud800"}, "must hold only what JSON can say (no dates, no NaN)"),
         (("endpoints", "acme-small", "body"), nested(65), "must not nest deeper than 64 levels"),
-        (("endpoints", "acme-small", "body"), nested(100_000), "must hold only what JSON can say (no dates, no NaN)"),
+        (("endpoints", "acme-small", "body"), nested(5_000), "must hold only what JSON can say (no dates, no NaN)"),
+        (("endpoints", "acme-small", "body"), nested(100_000), "must not hold more than 10000 values, aliases written out"),
         (("endpoints", "acme-small", "price"), {"input_per_1m": -1}, None),
     ],
 )
@@ -263,3 +266,15 @@ def test_true_one_and_one_point_zero_are_three_values_in_a_body() -> None:
     assert list(differences({"body": {"a": 1}}, {"body": {"a": True}})) == [("body.a", "1", "true")]
     assert list(differences({"body": {"a": 1}}, {"body": {"a": 1.0}})) == [("body.a", "1", "1.0")]
     assert list(differences({"body": {"a": [1]}}, {"body": [1]})) == [("body", '{"a":[1]}', "[1]")]
+
+
+def test_a_body_of_aliases_upon_aliases_is_refused_before_it_is_written_out():
+    bomb: object = "x"
+    for _ in range(12):
+        bomb = [bomb] * 12
+    document = copy.deepcopy(SMALL)
+    document["endpoints"]["acme-small"]["body"] = {"bomb": bomb}
+    _, problems = parse_document(document)
+    assert [str(problem) for problem in problems] == [
+        "endpoints.acme-small.body: must not hold more than 10000 values, aliases written out"
+    ]

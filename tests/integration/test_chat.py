@@ -253,3 +253,33 @@ async def test_live_ready_and_metrics_need_no_key():
         async with house.chat() as answer:
             assert (answer.status, (await answer.json())["error"]["code"]) == (503, "no_catalog")
             assert "retry-after" in answer.headers
+
+
+@pytest.mark.parametrize("held_to", ["m", "acme/m", "tier/t", "pe1/m"])
+async def test_what_a_key_may_call_is_what_it_is_shown(held_to):
+    async with ScriptedUpstream() as upstream:
+        document = catalog(upstream.base_url)
+        document["models"]["m"]["aliases"] = ["acme/m"]
+        document["tiers"] = {"t": {"chain": ["m"]}}
+        names = ["m", "acme/m", "tier/t", "pe1/m"]
+        async with running_router(document, key={"models": frozenset({held_to})}) as house:
+            async with house.http.get(f"{house.base_url}/models", headers=house.headers()) as answer:
+                listed = {model["id"] for model in (await answer.json())["data"]}
+            called, shown = set(), set()
+            for name in names:
+                async with house.chat(model=name) as answer:
+                    called |= {name} if answer.status == 200 else set()
+                async with house.http.get(f"{house.base_url}/models/{name}", headers=house.headers()) as answer:
+                    shown |= {name} if answer.status == 200 else set()
+    assert held_to in called
+    assert shown == called
+    assert listed == called - ({"pe1/m"} if held_to != "pe1/m" else set())
+
+
+async def test_no_store_may_stand_in_the_query():
+    async with ScriptedUpstream() as upstream, running_router(catalog(upstream.base_url)) as house:
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+        async with house.http.post(
+            f"{house.base_url}/chat/completions?cache-control=no-store", json=body, headers=house.headers()
+        ) as answer:
+            assert answer.headers["x-n4n-cache-status"] == "bypass"
