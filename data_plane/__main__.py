@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 
+from data_plane.metrics_folder import metrics_folder
 from n4n.core.errors import StartFailed
 from n4n.runtime.settings import Settings, read_settings
 
@@ -19,9 +20,7 @@ def main(settings: Settings) -> int:
         return supervise(settings)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-        metrics = settings.data_path / "metrics"
-        metrics.mkdir(parents=True, exist_ok=True)
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics_folder(settings.data_path))
     import uvloop
 
     from data_plane.app import run_worker

@@ -56,6 +56,7 @@ class Record:
     fallback_attempts: int = 0
     waited_s: float = 0.0  # for providers, backoff included
     ttft_s: float | None = None
+    ended: float | None = None  # the client had its whole answer
     status: int = 499
     outcome: str = "cancelled"  # success, rate_limited, error, cancelled, rejected
     error_code: str | None = None
@@ -87,6 +88,15 @@ class Record:
         attempt.outcome = "ok" if failure is None else failure.failure_class.value
         attempt.message = "" if failure is None else failure.message
 
+    def succeeded(self) -> None:
+        """The client has its whole answer."""
+        self.ended, self.status, self.outcome = self.clock(), 200, "success"
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time from the request to its end, or so far."""
+        return (self.clock() if self.ended is None else self.ended) - self.started
+
     @property
     def selected(self) -> Endpoint | None:
         """The endpoint of the newest attempt."""
@@ -95,7 +105,7 @@ class Record:
     @property
     def overhead_s(self) -> float:
         """Time so far that was not spent waiting for a provider."""
-        return max(0.0, self.clock() - self.started - self.waited_s)
+        return max(0.0, self.elapsed_s - self.waited_s)
 
 
 class Meter:
@@ -130,7 +140,7 @@ class Meter:
         if record.interrupt is not None:
             see.streams.dec()
         route.ended(record.outcome).inc()
-        route.latency.observe(record.clock() - record.started)
+        route.latency.observe(record.elapsed_s)
         see.overhead.observe(record.overhead_s)
         for attempt in record.attempts:
             self._attempted(attempt.endpoint.provider.name, attempt.outcome).inc()
@@ -204,7 +214,7 @@ def log_line(record: Record) -> dict[str, object]:
             "fallback_attempts": record.fallback_attempts,
             "attempts": [_attempt(record, attempt) for attempt in record.attempts],
         },
-        "latency_ms": _ms(record.clock() - record.started),
+        "latency_ms": _ms(record.elapsed_s),
         "ttft_ms": _ms(record.ttft_s),
         "overhead_ms": _ms(record.overhead_s),
         "status": record.status,

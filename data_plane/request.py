@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import assert_never
@@ -28,6 +29,7 @@ from n4n.core.usage import estimate, suspect
 from n4n.runtime.upstream import Phases, Reply, UpstreamFault
 
 _FIRST_TOKEN_S = {True: 8.0, False: 120.0}  # where the model sets none: by whether the answer is a stream
+_NEAR_S, _MOST_READS = 0.02, 8  # how long, and how far, the end of a body is looked for after the answer's own end mark
 _NO_FIRST_TOKEN = Failed(Failure(FailureClass.TIMEOUT, "the provider did not send a first token in time"))
 _Ending = Finish | Abandon | Interrupt
 
@@ -82,21 +84,19 @@ async def _attempt(router: Router, exchange: Exchange, made: Plan, candidate: Ca
     """One call to one candidate. None: the client has its answer. StreamInterrupted: it broke after release."""
     snapshot, health, record = router.world().snapshot, router.health, exchange.record
     attempt = record.dispatched(router.attempt_id(), candidate.endpoint, candidate.account.name)
-    verdict = False
+    failure: Failure | None = None
     try:
         failure = await _call(router, exchange, made, candidate, deadline, attempt)
-        verdict = True
-        if failure is None:
-            health.succeeded(candidate, snapshot, _measured(attempt, record))
-        else:
-            health.failed(candidate, failure, snapshot)
         return failure
     except StreamInterrupted as error:
-        verdict = True
-        health.failed(candidate, error.failed.failure, snapshot)
+        failure = error.failed.failure
         raise
     finally:
-        if candidate.trial and not verdict:
+        if failure is not None:
+            health.failed(candidate, failure, snapshot)
+        elif attempt.outcome == "ok":  # also where the client left while it was given the end
+            health.succeeded(candidate, snapshot, _measured(attempt, record))
+        elif candidate.trial:
             health.trial_abandoned(candidate, snapshot)
 
 
@@ -165,6 +165,9 @@ async def _read(router: Router, exchange: Exchange, reading: _Reading) -> Failur
             case Finish():
                 _settle(exchange, reading.output_bytes)
                 await answer.finish(exchange.record.usage)
+                exchange.record.succeeded()
+                if reading.decoder is not None:
+                    await _read_to_end(reading.reply, router.clock() + _NEAR_S)
                 return None
             case Abandon(failure=failure):
                 exchange.record.usage = None
@@ -202,6 +205,16 @@ async def _events(router: Router, answer: Answer, reading: _Reading, decoder: St
     elif router.clock() >= reading.first_token_at and not any(isinstance(event, Failed | Done) for event in events):
         return [_NO_FIRST_TOKEN]
     return events
+
+
+async def _read_to_end(reply: Reply, until: float) -> None:
+    """Takes the end of the body, which often comes a packet after the end mark, so that the connection can be used again."""
+    waited_s = reply.waited_s
+    with suppress(UpstreamFault):
+        for _ in range(_MOST_READS):
+            if not await reply.next(until):
+                break
+    reply.waited_s = waited_s  # nobody waited: the client has its answer
 
 
 def _broken_off(decoder: StreamDecoder, failure: Failure) -> list[Event]:

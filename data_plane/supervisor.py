@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from data_plane.listeners import HANDSHAKE_S, check_free, hold_newcomers_back, listening_socket
+from data_plane.metrics_folder import metrics_folder
 from data_plane.reports import AT_ONCE, STOP_ACCEPTING
 from data_plane.seat import LATE_S, Seat, say
 from n4n.runtime.settings import Settings
@@ -29,10 +30,9 @@ class Supervisor:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._rolling = False
-        metrics = settings.data_path / "metrics"
-        shutil.rmtree(metrics, ignore_errors=True)
-        metrics.mkdir(parents=True, exist_ok=True)
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
+        shutil.rmtree(metrics_folder(settings.data_path), ignore_errors=True)
+        self._metrics = metrics_folder(settings.data_path)
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(self._metrics)
         check_free(settings.host, settings.port)
         numbers = range(1, max(1, settings.workers) + 1)
         self._seats = [Seat(number, listening_socket(settings.host, settings.port), settings, random.uniform) for number in numbers]
@@ -92,6 +92,7 @@ class Supervisor:
         asked_again = asked_again or _asked_again(deadline - time.monotonic(), self._is_empty)
         for seat in self._seats:
             seat.kill()
+        shutil.rmtree(self._metrics, ignore_errors=True)
         return AT_ONCE if asked_again else 0
 
     def _is_empty(self) -> bool:

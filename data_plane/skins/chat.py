@@ -37,5 +37,4 @@ async def chat_completions(
         record=record,
     )
     await serve(router, exchange)
-    record.status, record.outcome = 200, "success"
     return answer.response
