@@ -136,6 +136,30 @@ async def test_a_connection_kept_open_after_the_finish_is_left_after_two_seconds
     assert took[1] < 1, "it has come"
 
 
+@pytest.mark.parametrize("pause_s", [0.0, 0.005])
+async def test_a_connection_whose_end_comes_a_packet_after_the_end_mark_is_used_again(pause_s: float) -> None:
+    async with ScriptedUpstream() as upstream:
+        upstream.script(then=(*sse("a"), Sleep(pause_s)))
+        async with running_router(catalog(upstream.base_url)) as house:
+            for _ in range(5):
+                async with house.chat(stream=True) as answer:
+                    assert said(await answer.text()) == "a"
+    assert (len(upstream.calls), upstream.connections) == (5, 1)
+
+
+async def test_a_client_that_leaves_with_its_whole_answer_was_served() -> None:
+    async with ScriptedUpstream() as upstream:
+        upstream.script(then=(*sse("a"), Hang()))
+        async with running_router(catalog(upstream.base_url)) as house:
+            reader, writer = await raw_stream(house)
+            async with asyncio.timeout(5):
+                await reader.readuntil(b"data: [DONE]")
+            writer.transport.abort()
+            (line,) = await house.logged()
+    assert (line["status"], line["outcome"]) == (200, "success")
+    assert [one["outcome"] for one in line["routing"]["attempts"]] == ["ok"]  # type: ignore[index]
+
+
 @pytest.mark.parametrize(
     ("body", "chunks"),
     [

@@ -176,7 +176,7 @@ class Client:
             self.error = error
             self.endings.append("failed")
         except asyncio.CancelledError:
-            self.endings.append("left")
+            self.endings += [] if self.endings else ["left"]  # it may leave once it has its answer
         self.ended = self.world.clock()
 
     @property
