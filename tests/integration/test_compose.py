@@ -28,7 +28,7 @@ SECRETS = {"POSTGRES_PASSWORD": "not-a-real-password", "N4N_ADMIN_TOKEN": ADMIN_
 # From the Compose specification: what this file uses and may use.
 SERVICE_KEYS = {
     "build", "cap_drop", "command", "depends_on", "env_file", "environment", "healthcheck", "image", "init", "ports", "read_only",
-    "restart", "security_opt", "shm_size", "stop_grace_period", "tmpfs", "volumes",
+    "restart", "security_opt", "shm_size", "stop_grace_period", "tmpfs", "ulimits", "volumes",
 }  # fmt: skip
 TOP_KEYS = {"name", "services", "volumes"}
 Service = dict[str, object]
