@@ -33,9 +33,9 @@ AUTH, GONE, CONTEXT, POLICY, BAD = (
     FailureClass.AUTH, FailureClass.MODEL_NOT_FOUND, FailureClass.CONTEXT_LENGTH, FailureClass.CONTENT_POLICY, FailureClass.BAD_REQUEST,
 )  # fmt: skip
 GOOD, PIECES = "from the other", tuple(f"p{at} " for at in range(8))
-AT_ONCE = 60  # cells in flight: more would make timeouts of a busy machine
+AT_ONCE = 40  # cells in flight: more would make timeouts of a busy machine
 ATTEMPTS = 3  # the cap of every cell's model
-ALONE_MS = 1000  # the caller's deadline where there is one candidate: shorter than a rate limit's cooldown
+ALONE_MS = 1000  # the caller's deadline where the one candidate limits: shorter than its cooldown, which would be waited for
 CORRUPT = Raw(b'data: {"id":"x","choices":[{"index":0,"del\n\n')
 HALF_A_CHARACTER = Raw(b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"\xe2\x82"}}]}\n\n')
 
@@ -220,7 +220,7 @@ def _document(cells: Sequence[Cell], upstream: ScriptedUpstream) -> dict[str, ob
             "strategy": "cost",
             "retry": {"max_retries": ATTEMPTS - 1, "backoff_ms": 1},
             "stream_guard": {"chunks": cell.guard, "max_hold_ms": 5000},
-            "timeouts": {"connect_ms": 1000, "first_token_ms": 500, "idle_ms": 500, "total_ms": 20_000},
+            "timeouts": {"connect_ms": 1000, "first_token_ms": 1500, "idle_ms": 1500, "total_ms": 20_000},
         }
         for at in range(1, cell.candidates + 1):
             name = f"{cell.name}-e{at}"
@@ -232,7 +232,7 @@ def _document(cells: Sequence[Cell], upstream: ScriptedUpstream) -> dict[str, ob
 
 
 async def _check(cell: Cell, house: RunningRouter, upstream: ScriptedUpstream) -> None:
-    headers = {"x-n4n-timeout-ms": str(ALONE_MS)} if cell.candidates == 1 else {}
+    headers = {"x-n4n-timeout-ms": str(ALONE_MS)} if cell.candidates == 1 and cell.means is RATE else {}
     async with house.chat(model=cell.name, stream=cell.stream, headers=headers) as answer:
         text = await answer.text()
     paths = [call.path.removesuffix("/chat/completions") for call in upstream.calls if call.path.startswith(f"/{cell.name}/")]
