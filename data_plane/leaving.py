@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from data_plane.connections import Connection
 from data_plane.listeners import HANDSHAKE_S, hold_newcomers_back
 from data_plane.reports import AT_ONCE, LEAVES, STOP_ACCEPTING, Reports
 from data_plane.web import Web
@@ -25,6 +26,7 @@ from n4n.runtime.settings import Settings
 
 _LOOK_S = 0.01
 _QUIET_S = 5.0  # one that was replaced waits so long for a last request on idle connections, so that its answer can say it closes
+_HEAD_S = 2.0  # how long who has just connected, or begun to send, may take until the request is there
 _CUT_S = 2.0  # how long the last words of what `drain_sec` cuts off may take
 
 
@@ -77,10 +79,13 @@ class Serving:
         """Whether requests run."""
         return bool(self.handler.running)
 
-    @property
-    def open(self) -> bool:
-        """Whether clients hold connections, idle or not."""
-        return bool(self.server.connections)
+    def quiet(self, for_s: float) -> bool:
+        """Whether nothing runs and nothing is likely to come, `for_s` seconds after what is idle may be taken as idle."""
+        connections = self.server.connections
+        if self.busy or not connections:
+            return not self.busy
+        owed = any(isinstance(one, Connection) and not one.busy and one.head.since is not None for one in connections)
+        return for_s >= (_HEAD_S if owed else 0.0)
 
 
 async def drain(serving: Serving, orders: Orders, reports: Reports, settings: Settings, *, replaced: bool) -> None:
@@ -95,7 +100,7 @@ async def drain(serving: Serving, orders: Orders, reports: Reports, settings: Se
         await _until_nobody_waits(serving.sock, orders, reports, settings)
         quiet_from = clock()  # idle connections had the lame-duck time
     await serving.site.stop()
-    await until(lambda: not serving.busy and (not serving.open or clock() >= quiet_from), end - clock())
+    await until(lambda: serving.quiet(for_s=clock() - quiet_from), end - clock())
     serving.server.pre_shutdown()  # closes what is idle; what came in before that is still served
     await asyncio.sleep(_LOOK_S)
     await until(lambda: not serving.busy, end - clock())

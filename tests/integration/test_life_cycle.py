@@ -20,7 +20,7 @@ from tests.soak.load import Load, percentile, steady
 from tests.soak.upstream import steady_upstream
 from tests.support.answers import hang_after
 from tests.support.fleet import Fleet, Role, eventually, ready, running_fleet
-from tests.support.house import bare_environ, command_line, free_port
+from tests.support.house import bare_environ, command_line, free_port, listens
 from tests.support.router import catalog
 from tests.support.upstream import running_upstream
 
@@ -156,6 +156,20 @@ def test_a_request_whose_body_is_under_way_and_one_on_an_idle_connection_are_ser
     for got in (second, late):
         assert got.startswith(b"HTTP/1.1 200 ")
         assert b"connection: close" in got.lower()
+    assert router.process.wait(10) == 0
+
+
+def test_who_was_let_in_last_is_served_although_the_request_comes_late(fleet: Fleet) -> None:
+    key, router = fleet.create_key(), router_of(fleet)
+    assert router.process is not None
+    port = int(router.environ["N4N_PORT"])
+    with connect(router) as sock:
+        router.process.send_signal(signal.SIGTERM)
+        eventually(lambda: not listens(port), "the sockets to close", within=5)
+        sock.sendall(head(key, len(BODY)) + BODY)
+        got = answer(sock)
+
+    assert got.startswith(b"HTTP/1.1 200 ")
     assert router.process.wait(10) == 0
 
 
