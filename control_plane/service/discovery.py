@@ -81,7 +81,8 @@ class Discovery:
         except InvalidRequest as refused:
             await refuse(context, refused)
         held: dict[int, Held] = {told.collection: (told.version, told.checksum) for told in hello.held}
-        presence = self._roster.joined(hello.node, hello.role, hello.build, {name: version for name, (version, _) in held.items()})
+        known = {collection: version for collection, (version, _) in held.items() if not self._is_foreign(collection, held[collection])}
+        presence = self._roster.joined(hello.node, hello.role, hello.build, known)
         links = {collection: Link(held.get(collection, NONE)) for collection in self._publisher.lines}
         stream = Stream(requests, context, presence, links)
         self._publisher.watch(stream.wake)
@@ -96,6 +97,11 @@ class Discovery:
             await refuse(context, InvalidRequest(fault))
         if self._publisher.stopping:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this control plane is stopping; connect anew")
+
+    def _is_foreign(self, collection: int, held: Held) -> bool:
+        """Whether it has the head's number and other contents: a version of another history, which the node is about to leave."""
+        line = self._publisher.lines.get(collection)
+        return line is not None and line.head.held[0] == held[0] and line.head.held != held
 
     async def _converse(self, stream: Stream) -> str:
         """Speaks and listens at once; ends when either ends. What the node did wrong, or ''."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import grpc
 from google.protobuf.message import Message
 
-from control_plane.lines import Line
+from control_plane.lines import NONE, Published
 from control_plane.publisher import Publisher
 from control_plane.repository import NodeRow, Repository
 from control_plane.roster import Roster
@@ -67,6 +67,9 @@ class Fleet:
 
     def _info(self, row: NodeRow) -> fleet_pb2.NodeInfo:
         catalog, access = self._publisher.catalog, self._publisher.access
+        now_ms = _ms(self._now())
+        behind, keys_behind = lag_ms(catalog.head, row.applied_version, now_ms), lag_ms(access.head, row.access_version, now_ms)
+        known = row.applied_version > 0 and behind is not None and keys_behind is not None
         return fleet_pb2.NodeInfo(
             node=row.node,
             role=row.role,
@@ -76,17 +79,21 @@ class Fleet:
             head_version=catalog.head.held[0],
             access_version=row.access_version,
             access_head_version=access.head.held[0],
-            lag_ms=max(self._lag_ms(catalog, row.applied_version), self._lag_ms(access, row.access_version)),
+            lag_ms=max(behind or 0, keys_behind or 0) if known else None,
             last_nack=row.last_nack or "",
             last_seen_ms=_ms(row.last_seen),
             last_ack_ms=_ms(row.last_ack) if row.last_ack else 0,
         )
 
-    def _lag_ms(self, line: Line, applied: int) -> int:
-        """How long the head has been out without this node having it."""
-        if line.head.held[0] == applied:
-            return 0
-        return max(0, _ms(self._now()) - line.head.committed_at_ms)
+
+def lag_ms(head: Published, applied: int, now_ms: int) -> int | None:
+    """How long the head of a collection has been out without the node that applied this version having it; 0: it has it.
+
+    None: it cannot be told. The node has applied nothing yet, or there is no version here and the node has one of another history.
+    """
+    if head.held[0] == applied:
+        return 0
+    return None if applied == 0 or head.held == NONE else max(0, now_ms - head.committed_at_ms)
 
 
 def _ms(at: datetime) -> int:

@@ -298,3 +298,21 @@ async def test_the_end_of_a_control_plane_ends_its_streams_soon_and_says_why(pos
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await watcher.next()
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_how_far_a_node_is_behind_is_unknown_until_it_has_applied_a_version_of_this_history(postgres_url: str) -> None:
+    old = {CATALOG: (1, "of another history", {}), ACCESS: (4, "of another history", {})}
+    async with a_plane(postgres_url) as plane, a_watcher(plane.port, held=old) as watcher:
+        told = await node_is(plane, lambda info: info.connected)
+        assert told.head_version == 0 and not told.HasField("lag_ms")
+        await plane.apply(SMALL)
+        await plane.access.CreateKey(access_pb2.CreateKeyRequest(tenant="acme", author="ann"), metadata=plane.token)
+        while old[CATALOG] == watcher.held[CATALOG] or old[ACCESS] == watcher.held[ACCESS]:
+            message = await watcher.next()
+            if message.HasField("update"):
+                await watcher.ack([message.update])
+        told = await node_is(plane, lambda info: info.access_version == 1)
+        assert (told.applied_version, told.head_version) == (1, 1) and told.HasField("lag_ms") and told.lag_ms == 0
+    async with a_plane(postgres_url) as plane, a_watcher(plane.port, node="stranger", held=old):
+        told = await node_is(plane, lambda info: info.connected, node="stranger")
+        assert told.applied_version == 0 and not told.HasField("lag_ms")
