@@ -15,9 +15,15 @@ from n4n.runtime.settings import Settings, read_settings
 def main(settings: Settings) -> int:
     """Runs until told to stop, then 0; StartFailed when it cannot start. The supervisor never imports grpc."""
     if not settings.worker:
+        from data_plane.listeners import check_free
+        from data_plane.own_folder import own_folder
         from data_plane.supervisor import supervise
 
-        return supervise(settings)
+        if not settings.node_token and not settings.tls_cert:
+            raise StartFailed("N4N_NODE_TOKEN is empty; give the one that the control plane has, or a certificate with N4N_TLS_CERT")
+        check_free(settings.host, settings.port)
+        with own_folder(settings.data_path):
+            return supervise(settings)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics_folder(settings.data_path))
