@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from aiohttp import web
@@ -73,11 +73,20 @@ def answer_headers(record: Record) -> dict[str, str]:
     return headers
 
 
+@asynccontextmanager
+async def _taken(response: web.StreamResponse) -> AsyncIterator[None]:
+    """What is written inside is taken by the client, or it is ClientGone; the connection itself cuts off one that reads nothing."""
+    try:
+        yield
+    except ConnectionError as error:
+        raise ClientGone(response) from error
+
+
 class WholeAnswer:
     """One JSON body."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    def __init__(self, request: web.BaseRequest, record: Record) -> None:
+        self._request, self._record = request, record
         self._payload = b""
         self.wake_at: float | None = None
         self.quiet_until: float | None = None
@@ -98,7 +107,7 @@ class WholeAnswer:
         """A body goes out whole, by `finish`."""
 
     async def finish(self, usage: Usage | None) -> None:
-        """Makes the response, the block spliced into the body as it came."""
+        """Sends the response, the block spliced into the body as it came; ClientGone when nobody takes it."""
         record = self._record
         headers = answer_headers(record)
         if record.cost_usd is not None:
@@ -107,7 +116,11 @@ class WholeAnswer:
             headers["x-n4n-cache-status"] = "bypass"
         else:
             headers["x-n4n-cache-status"] = "hit" if usage is not None and usage.cached_tokens > 0 else "miss"
-        self._response = web.Response(body=with_note(self._payload, note(record)), content_type="application/json", headers=headers)
+        response = web.Response(body=with_note(self._payload, note(record)), content_type="application/json", headers=headers)
+        self._response = response
+        async with _taken(response):
+            await response.prepare(self._request)
+            await response.write_eof()
 
 
 class _EventStream(web.StreamResponse):
@@ -126,11 +139,10 @@ class StreamAnswer:
         meter: Meter,
         *,
         include_usage: bool,
-        slow_reader_s: float,
         keep_alive_s: float = KEEP_ALIVE_S,
     ) -> None:
         self._request, self._record, self._meter = request, record, meter
-        self._slow_reader_s, self._keep_alive_s = slow_reader_s, keep_alive_s
+        self._keep_alive_s = keep_alive_s
         self._tail = StreamTail(include_usage)
         self._unsent: list[bytes] = []
         self.wake_at: float | None = None
@@ -173,7 +185,7 @@ class StreamAnswer:
 
     async def interrupt(self, error: GatewayError) -> web.StreamResponse:
         """One last event that says so; never a bare close, never a false finish."""
-        self._unsent.append(error_event(error, self._record.request_id))
+        self._unsent.append(error_event(error, self._record))
         await self._write(b"".join(self._unsent), last=True)
         return self.response
 
@@ -181,17 +193,10 @@ class StreamAnswer:
         self._unsent.clear()
         if self._response is None:
             self._response = _EventStream(headers=self._headers())
-        try:
-            async with asyncio.timeout(self._slow_reader_s):
-                if not self._response.prepared:
-                    await self._response.prepare(self._request)
-                await (self._response.write_eof(piece) if last else self._response.write(piece))
-        except TimeoutError as error:
-            if self._request.transport is not None:
-                self._request.transport.abort()
-            raise ClientGone(self.response) from error
-        except ConnectionError as error:
-            raise ClientGone(self.response) from error
+        async with _taken(self._response):
+            if not self._response.prepared:
+                await self._response.prepare(self._request)
+            await (self._response.write_eof(piece) if last else self._response.write(piece))
         self.quiet_until = self._record.clock() + self._keep_alive_s
 
     def _headers(self) -> dict[str, str]:

@@ -14,10 +14,12 @@ from prometheus_client import Counter
 
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import Usage
+from n4n.core.dialects.wording import ABOUT_THE_REQUEST, OWN_WORDS
 from n4n.core.errors import Failure, GatewayError
 from n4n.core.plan import Plan
 from n4n.runtime.records import LineWriter
 from n4n.runtime.telemetry import Instruments
+from n4n.runtime.upstream import Reply
 
 _ENCODE = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -54,7 +56,8 @@ class Record:
     plan: Plan | None = None
     attempts: list[AttemptRecord] = field(default_factory=list)
     fallback_attempts: int = 0
-    waited_s: float = 0.0  # for providers, backoff included
+    waited_s: float = 0.0  # for providers, backoff included, without the reply under way
+    reply: Reply | None = None  # the provider's answer while it is read
     ttft_s: float | None = None
     ended: float | None = None  # the client had its whole answer
     status: int = 499
@@ -86,7 +89,7 @@ class Record:
         attempt = self.attempts[-1]
         attempt.ended = self.clock()
         attempt.outcome = "ok" if failure is None else failure.failure_class.value
-        attempt.message = "" if failure is None else failure.message
+        attempt.message = "" if failure is None else _loggable(failure)
 
     def succeeded(self) -> None:
         """The client has its whole answer."""
@@ -105,7 +108,19 @@ class Record:
     @property
     def overhead_s(self) -> float:
         """Time so far that was not spent waiting for a provider."""
-        return max(0.0, self.elapsed_s - self.waited_s)
+        under_way = self.reply.waited_s if self.reply is not None else 0.0
+        return max(0.0, self.elapsed_s - self.waited_s - under_way)
+
+    def reply_over(self) -> None:
+        """The reply under way has ended, well or not."""
+        if self.reply is not None:
+            self.waited_s += self.reply.waited_s
+            self.reply = None
+
+
+def _loggable(failure: Failure) -> str:
+    """A failure in words for the log: a provider's own words about a request may quote its prompt, so those are ours."""
+    return OWN_WORDS[failure.failure_class] if failure.failure_class in ABOUT_THE_REQUEST else failure.message
 
 
 class Meter:

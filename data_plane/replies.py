@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
-from n4n.core.errors import (
-    AttemptsExhausted,
-    FailedAttempt,
-    GatewayError,
-    NoEligibleEndpoint,
-    RequestError,
-    StreamInterrupted,
-)
+from data_plane.meter import Record
+from n4n.core.errors import AttemptsExhausted, GatewayError, NoEligibleEndpoint, NoEndpointNow, RequestError
 
 _ENCODE = msgspec.json.Encoder().encode
 _TRY_AGAIN = frozenset((408, 429, 502, 503, 504))
@@ -31,14 +26,14 @@ def error_headers(error: GatewayError) -> dict[str, str]:
     return headers
 
 
-def error_body(error: GatewayError, request_id: str) -> bytes:
+def error_body(error: GatewayError, record: Record) -> bytes:
     """OpenAI's error shape, with what the router knows in `error.n4n`."""
-    return _ENCODE({"error": _error(error, request_id)})
+    return _ENCODE({"error": _error(error, record)})
 
 
-def error_event(error: GatewayError, request_id: str) -> bytes:
+def error_event(error: GatewayError, record: Record) -> bytes:
     """The last event of a stream that broke after output had been sent; no [DONE] follows it."""
-    body = {"error": _error(error, request_id), "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}
+    body = {"error": _error(error, record), "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}
     return b"data: " + _ENCODE(body) + b"\n\n"
 
 
@@ -49,30 +44,27 @@ def outcome(error: GatewayError) -> str:
     return "rejected" if isinstance(error, RequestError) else "error"
 
 
-def _error(error: GatewayError, request_id: str) -> dict[str, object]:
-    told: dict[str, object] = {"request_id": request_id}
-    candidates, eliminated = _plan_facts(error)
+def _error(error: GatewayError, record: Record) -> dict[str, object]:
+    told: dict[str, object] = {"request_id": record.request_id}
+    candidates, eliminated = _plan_facts(error, record)
     if candidates is not None:
         told["candidates"] = candidates
     if eliminated:
         told["eliminated"] = eliminated
-    attempts = _attempts(error)
+    attempts = [
+        {"endpoint": one.endpoint.id, "class": one.outcome, "ms": round((one.ended - one.started) * 1000, 1)}
+        for one in record.attempts
+        if one.ended is not None and one.outcome != "ok"
+    ]
     if attempts:
         told["attempts"] = attempts
     return {"message": error.message, "type": error.kind, "param": error.param, "code": error.code, "n4n": told}
 
 
-def _plan_facts(error: GatewayError) -> tuple[int | None, Mapping[str, int] | None]:
-    if isinstance(error, NoEligibleEndpoint):
+def _plan_facts(error: GatewayError, record: Record) -> tuple[int | None, Mapping[str, int]]:
+    """How many endpoints there were and what eliminated each: the plan knows, or the error that there is none."""
+    if record.plan is not None:
+        return record.plan.considered, Counter(one.reason for one in record.plan.eliminated)
+    if isinstance(error, NoEligibleEndpoint | NoEndpointNow | AttemptsExhausted):
         return error.candidates, error.eliminated
-    candidates = getattr(error, "candidates", None)
-    return (candidates if isinstance(candidates, int) else None), getattr(error, "eliminated", None)
-
-
-def _attempts(error: GatewayError) -> list[dict[str, object]]:
-    failed: Sequence[FailedAttempt] = ()
-    if isinstance(error, AttemptsExhausted):
-        failed = error.attempts
-    elif isinstance(error, StreamInterrupted):
-        failed = (error.failed,)
-    return [{"endpoint": one.endpoint, "class": one.failure.failure_class.value, "ms": round(one.ms, 1)} for one in failed]
+    return None, {}

@@ -18,7 +18,7 @@ from data_plane.health import Measured
 from data_plane.meter import AttemptRecord, Record
 from data_plane.router import Router
 from n4n.core.attempts import Attempts, GiveUp, Send, Wait
-from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed
+from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, Usage
 from n4n.core.dialects import Dialect, StreamDecoder
 from n4n.core.directives import Directives
 from n4n.core.errors import FailedAttempt, Failure, FailureClass, StreamInterrupted
@@ -111,6 +111,7 @@ async def _call(
     sent = router.clock()
     try:
         async with router.upstream.send(call, record.request_id, phases) as reply:
+            record.reply = reply
             try:
                 if reply.status != 200:
                     failure: Failure | None = dialect.failure(reply.status, reply.headers, await reply.read_error(), router.wall())
@@ -118,7 +119,7 @@ async def _call(
                     record.cache_control = reply.headers.get("cache-control")
                     failure = await _read(router, exchange, _Reading(made, dialect, chat, reply, sent + phases.first_byte_s))
             finally:
-                record.waited_s += reply.waited_s
+                record.reply_over()
     except UpstreamFault as fault:
         failure = fault.failure
         record.waited_s += router.clock() - sent
@@ -142,7 +143,7 @@ def _phases(made: Plan, chat: ChatRequest, deadline: float) -> Phases:
 class _Reading:
     """One answer while it is read."""
 
-    __slots__ = ("chat", "decoder", "dialect", "first_token_at", "guard", "output_bytes", "reply")
+    __slots__ = ("chat", "decoder", "dialect", "first_token_at", "guard", "output_bytes", "reply", "usage")
 
     def __init__(self, made: Plan, dialect: Dialect, chat: ChatRequest, reply: Reply, first_token_at: float) -> None:
         self.dialect, self.chat, self.reply = dialect, chat, reply
@@ -150,9 +151,19 @@ class _Reading:
         self.decoder: StreamDecoder | None = dialect.decoder(chat) if chat.stream else None
         self.first_token_at: float | None = first_token_at if chat.stream else None  # None: it has come
         self.output_bytes = 0
+        self.usage: Usage | None = None  # as the provider told it so far
 
 
 async def _read(router: Router, exchange: Exchange, reading: _Reading) -> Failure | None:
+    """The answer to its end; what the client saw of it is counted and priced, also where it broke off or the client left."""
+    try:
+        return await _pass_on(router, exchange, reading)
+    finally:
+        if exchange.record.ttft_s is not None and exchange.record.usage is None:
+            _bill(exchange, reading)
+
+
+async def _pass_on(router: Router, exchange: Exchange, reading: _Reading) -> Failure | None:
     """What arrives together is decided event by event, and leaves in one write."""
     answer = exchange.answer
     while True:
@@ -163,14 +174,14 @@ async def _read(router: Router, exchange: Exchange, reading: _Reading) -> Failur
             exchange.record.ttft_s = router.clock() - exchange.record.started
         match ending:
             case Finish():
-                _settle(exchange, reading.output_bytes)
+                exchange.record.attempt_ended(None)
+                _bill(exchange, reading)
                 await answer.finish(exchange.record.usage)
                 exchange.record.succeeded()
                 if reading.decoder is not None:
                     await _read_to_end(reading.reply, router.clock() + _NEAR_S)
                 return None
             case Abandon(failure=failure):
-                exchange.record.usage = None
                 return failure
             case Interrupt(failure=failure):
                 raise _interrupted(exchange.record, failure)
@@ -230,7 +241,7 @@ def _decide(record: Record, reading: _Reading, events: Sequence[Event], now: flo
         if isinstance(event, Chunk):
             reading.output_bytes += event.output_bytes
             if event.usage is not None:
-                record.usage = event.usage
+                reading.usage = event.usage
             if event.content:
                 record.output_came(now)
         decision = guard.receive(event, now)
@@ -258,14 +269,12 @@ def _interrupted(record: Record, failure: Failure) -> StreamInterrupted:
     return StreamInterrupted(FailedAttempt(attempt.endpoint.id, failure, (record.clock() - attempt.started) * 1000))
 
 
-def _settle(exchange: Exchange, output_bytes: int) -> None:
-    """The upstream's answer is whole: usage and cost, once, for the client's block, the log line and the metrics."""
+def _bill(exchange: Exchange, reading: _Reading) -> None:
+    """Usage and cost, once, for the client's block, the log line and the metrics: the provider's count where it can be believed."""
     record = exchange.record
-    record.attempt_ended(None)
-    record.counted = estimate(exchange.chat.body_bytes, output_bytes)
-    if suspect(record.usage, output_bytes > 0):
-        record.usage = record.counted
-    assert record.usage is not None
+    record.counted = estimate(exchange.chat.body_bytes, reading.output_bytes)
+    believed = not suspect(reading.usage, reading.output_bytes > 0)
+    record.usage = reading.usage if believed and reading.usage is not None else record.counted
     cost = usd(cost_pico(record.usage, record.attempts[-1].endpoint.price))
     record.cost_usd = None if cost is None else Decimal(cost)
 

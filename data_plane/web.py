@@ -71,12 +71,13 @@ class Web:
         self._note(record, error)
         record.status = error.status
         self._meter.close(record)
-        return Refused(error.status, answer_headers(record) | error_headers(error), error_body(error, record.request_id))
+        return Refused(error.status, answer_headers(record) | error_headers(error), error_body(error, record))
 
     def _full(self) -> Refused:
         """The answer to a client above the bound; it leaves no record, or a flood of clients would be a flood of lines."""
-        error, request_id = TooManyConnections(retry_after_s=1), new_request_id()
-        return Refused(error.status, {"server": "n4n", "x-request-id": request_id} | error_headers(error), error_body(error, request_id))
+        error, record = TooManyConnections(retry_after_s=1), self._record()
+        headers = {"server": "n4n", "x-request-id": record.request_id} | error_headers(error)
+        return Refused(error.status, headers, error_body(error, record))
 
     def _record(self) -> Record:
         return Record(request_id=new_request_id(), started=self._router.clock(), clock=self._router.clock)
@@ -144,7 +145,7 @@ class Web:
             return await record.interrupt(error)
         record.status = error.status
         headers = answer_headers(record) | error_headers(error)
-        body = error_body(error, record.request_id)
+        body = error_body(error, record)
         answer = web.Response(status=error.status, body=body, content_type="application/json", headers=headers)
         if request.doubtful or not request.content.is_eof():  # the rest is not waited for
             answer.force_close()
@@ -161,7 +162,7 @@ class Web:
         raise NoSuchRoute(f"there is no {request.method[:16]} {path[:100]!r} here; this gateway serves {', '.join(known)}")
 
     async def _chat(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
-        return await chat_completions(self._router, self._meter, request, asked, record, float(self._settings.slow_reader_sec))
+        return await chat_completions(self._router, self._meter, request, asked, record)
 
     async def _explain(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)

@@ -12,9 +12,7 @@ from data_plane.router import Router
 from n4n.core.chat_request import read_chat
 
 
-async def chat_completions(
-    router: Router, meter: Meter, request: web.BaseRequest, asked: Asked, record: Record, slow_reader_s: float
-) -> web.StreamResponse:
+async def chat_completions(router: Router, meter: Meter, request: web.BaseRequest, asked: Asked, record: Record) -> web.StreamResponse:
     """Answers one chat request, or raises GatewayError."""
     key = authenticate(router.access(), asked)
     record.tenant, record.key_id, record.no_store = key.tenant, key.public_id, asked.no_store
@@ -23,11 +21,9 @@ async def chat_completions(
     chat = read_chat(await request.read())
     record.model, record.stream = chat.model, chat.stream
     directives = asked.directives(key, chat)
-    answer: Answer = WholeAnswer(record)
+    answer: Answer = WholeAnswer(request, record)
     if chat.stream:
-        answer = StreamAnswer(
-            request, record, meter, include_usage=chat.include_usage, slow_reader_s=slow_reader_s, keep_alive_s=router.keep_alive_s
-        )
+        answer = StreamAnswer(request, record, meter, include_usage=chat.include_usage, keep_alive_s=router.keep_alive_s)
     exchange = Exchange(
         chat=chat,
         directives=directives,

@@ -238,7 +238,6 @@ def test_a_key_of_a_provider_is_nowhere_but_at_the_provider(left: Left):
     assert not any(key in text for text in left.told for key in (PROVIDER_KEY, FILE_KEY))
 
 
-@pytest.mark.xfail(reason="the log repeats a provider's own words about a bad request, which may quote the prompt", strict=True)
 def test_prompts_and_answers_are_nowhere_but_at_client_and_provider(left: Left):
     assert places(left, PROMPT, ANSWER) == []
 

@@ -303,3 +303,60 @@ async def test_a_client_that_reads_nothing_is_closed_after_a_while():
             (line,) = await house.logged()
             writer.close()
     assert (line["status"], line["outcome"]) == (499, "cancelled")
+
+
+async def test_an_error_tells_every_candidate_attempt_and_elimination():
+    async with ScriptedUpstream() as e1, ScriptedUpstream() as e2, ScriptedUpstream() as e3:
+        e1.script(then=error(500)), e2.script(then=answers.reset_after(*LONG))
+        async with running_router(catalog(e1.base_url, e2.base_url, e3.base_url, model=QUICK)) as house:
+            routing = {"x-n4n-routing": "exclude=endpoint:e3"}
+            async with house.chat(stream=True, headers=routing) as answer:
+                broken = events(await answer.text())[-1]["error"]["n4n"]
+            e2.script(then=error(500))
+            async with house.chat(headers=routing) as answer:
+                exhausted = (await answer.json())["error"]["n4n"]
+    for told in (broken, exhausted):
+        assert told["candidates"] == 3
+        assert told["eliminated"] == {"exclude=endpoint:e3": 1}
+    assert [(one["endpoint"], one["class"]) for one in broken["attempts"]] == [("e1", "server_error"), ("e2", "server_error")]
+    assert {one["endpoint"] for one in exhausted["attempts"]} == {"e1", "e2"}
+
+
+@pytest.mark.parametrize("told", [{"prompt_tokens": 10**20, "completion_tokens": 1}, {"prompt_tokens": 11, "completion_tokens": 7}, None])
+async def test_what_a_broken_stream_used_is_judged_counted_and_priced(told):
+    begun = partial(*LONG)
+    chunk = answers.delta({"content": "x"})
+    last = answers.Chunk({**chunk.json, "usage": told}) if told else chunk
+    async with ScriptedUpstream() as e1:
+        e1.script((*begun, last, answers.Rst()))
+        async with running_router(catalog(e1.base_url, model=QUICK)) as house:
+            async with house.chat(stream=True) as answer:
+                await answer.text()
+            (line,) = await house.logged()
+    believed = told is not None and told["prompt_tokens"] == 11
+    assert line["outcome"] == "error"
+    assert line["usage"]["estimated"] is not believed
+    assert line["usage"]["prompt_tokens"] < 1000
+    assert line["usage"]["cost_usd"] > 0
+
+
+async def test_the_overhead_in_the_header_is_ours_and_not_the_providers():
+    async with ScriptedUpstream() as e1, running_router(catalog(e1.base_url)) as house:
+        for stream in (False, True):
+            e1.script((answers.Sleep(0.3), *(sse("a") if stream else completion("a"))))
+            async with house.chat(stream=stream) as answer:
+                await answer.text()
+            assert float(answer.headers["x-n4n-overhead-ms"]) < 150
+
+
+async def test_a_whole_answer_that_its_client_did_not_take_is_no_success():
+    async with ScriptedUpstream() as e1:
+        e1.script(completion("x" * 30_000_000))
+        async with running_router(catalog(e1.base_url), settings=Settings(slow_reader_sec=1)) as house:
+            _reader, writer = await asyncio.open_connection("127.0.0.1", house.port, limit=1024)
+            body = b'{"model":"m","messages":[{"role":"user","content":"x"}]}'
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            (line,) = await house.logged()
+            writer.close()
+    assert (line["status"], line["outcome"]) == (499, "cancelled")

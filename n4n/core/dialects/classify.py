@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from n4n.core import json_bytes
-from n4n.core.dialects.wording import OWN_WORDS, cleaned
+from n4n.core.dialects.wording import ABOUT_THE_REQUEST, OWN_WORDS, cleaned
 from n4n.core.errors import Failure, FailureClass
 from n4n.core.quota_headers import explicit_hint_s, retry_after_s
 
 _C = FailureClass
-_ABOUT_THE_REQUEST = frozenset((_C.BAD_REQUEST, _C.CONTEXT_LENGTH, _C.CONTENT_POLICY))
 _WAITABLE = frozenset((_C.RATE_LIMITED, _C.QUOTA_EXHAUSTED, _C.OVERLOADED))
 _DAY_S, _HOUR_S = 86_400.0, 3600.0
 
@@ -237,7 +236,7 @@ def _by_status(kind: str, text: str, status: int | None, hint: float | None) -> 
 
 
 def _failure(told: Told, failure_class: FailureClass, status: int, hint: float | None, *, repeatable: bool = True) -> Failure:
-    about_request = failure_class in _ABOUT_THE_REQUEST
+    about_request = failure_class in ABOUT_THE_REQUEST
     message = (cleaned(told.message) if about_request else "") or OWN_WORDS[failure_class]
     param = cleaned(told.param)[:100] if about_request and told.param else None
     code = told.code if told.code is None or _CODE.match(told.code) else cleaned(told.code)[:100]

@@ -19,6 +19,9 @@ OWN_WORDS: dict[FailureClass, str] = {
     FailureClass.CONTENT_POLICY: "the provider's content policy refused the request",
     FailureClass.BAD_REQUEST: "the provider refused the request as invalid",
 }
+ABOUT_THE_REQUEST = frozenset(
+    (FailureClass.BAD_REQUEST, FailureClass.CONTEXT_LENGTH, FailureClass.CONTENT_POLICY)
+)  # told in the provider's words
 _PRIVATE = re.compile(
     r"""
       <[^<>]{0,1000}>                                                # HTML
