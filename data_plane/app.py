@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import random
+import resource
 import socket
 import sys
 import time
@@ -35,6 +36,7 @@ from n4n.runtime.tls import tls_of
 from n4n.runtime.upstream import Upstream
 
 GAUGES_S = 1.0
+OWN_FILES = 500  # files and sockets that are no client's
 LAST_BYTES_S = 2.0  # draining has waited for the requests; this is for bytes on their way out
 FIRST_STATE_S = 3.0  # a control plane on its feet answers in 20 ms
 log = logging.getLogger("n4n.data_plane")
@@ -117,8 +119,20 @@ async def _show(follower: Follower, health: Health, instruments: Instruments, re
         await asyncio.sleep(GAUGES_S)
 
 
+def make_room(settings: Settings) -> None:
+    """Allows as many open files as the connections may need: one to the client and one to a provider each, and some of our own."""
+    wanted, least = 2 * settings.max_connections + OWN_FILES, settings.max_connections + OWN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < least:
+        log.warning("%d open files are allowed and %d connections: raise the limit (ulimit -n) or lower N4N_MAX_CONNECTIONS", hard, least)
+
+
 async def run_worker(settings: Settings) -> None:
     """Serves until it is told to go, then drains. Until it serves, a signal ends it at once: nobody loses anything."""
+    make_room(settings)
     reports = Reports(settings.report_fd)
     orders = Orders(reports)
     async with worker(settings, reports) as serving:

@@ -1,9 +1,17 @@
 """Fixtures that every folder of tests may use."""
 
+import atexit
 import os
+import resource
+import shutil
 import tempfile
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # before grpc is imported: children would crash before exec
-os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="n4n-metrics-"))  # before prometheus_client is imported
+if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # before prometheus_client is imported
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="n4n-metrics-")
+    atexit.register(shutil.rmtree, os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
+
+_soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (_hard, _hard))  # an ordinary shell allows 1,024 open files
 
 pytest_plugins = ["tests.support.stores"]

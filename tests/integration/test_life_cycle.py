@@ -278,3 +278,18 @@ def test_versions_are_applied_under_load_without_a_stall(fleet: Fleet, upstream:
     assert load.failed == []
     assert max(one.version for one in load.sent) == 9
     assert percentile(busy, 0.9) < percentile(quiet, 0.5) + 0.05
+
+
+def test_a_worker_allows_itself_the_open_files_that_its_connections_need():
+    import resource
+    import subprocess
+    import sys
+
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]));"
+        "from data_plane.app import make_room; from n4n.runtime.settings import Settings; make_room(Settings(max_connections=1000));"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert int(done.stdout) == (2500 if hard == resource.RLIM_INFINITY else min(2500, hard))

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import SimpleNamespace
 
 import aiohttp
@@ -127,6 +128,12 @@ class RunningRouter:
         self.state.catalog = compile_snapshot(parsed, version=version, checksum=f"v{version}")
 
 
+@cache
+def _instruments() -> Instruments:
+    """One set for all routers of a test run: each keeps files open."""
+    return Instruments(1)
+
+
 @asynccontextmanager
 async def running_router(
     document: Mapping[str, Json],
@@ -153,7 +160,7 @@ async def running_router(
         dialects=DIALECTS,
         clock=time.monotonic,
     )
-    instruments = Instruments(1)
+    instruments = _instruments()
     served = Web(router, Meter(instruments, LineWriter(write_fd, loop)), settings or Settings())
     runner = web.ServerRunner(served.server())
     await runner.setup()
