@@ -118,6 +118,8 @@ class WholeAnswer:
             headers["x-n4n-cache-status"] = "hit" if usage is not None and usage.cached_tokens > 0 else "miss"
         response = web.Response(body=with_note(self._payload, note(record)), content_type="application/json", headers=headers)
         self._response = response
+        if record.closing():
+            response.force_close()
         async with _taken(response):
             await response.prepare(self._request)
             await response.write_eof()
@@ -193,6 +195,8 @@ class StreamAnswer:
         self._unsent.clear()
         if self._response is None:
             self._response = _EventStream(headers=self._headers())
+            if self._record.closing():
+                self._response.force_close()
         async with _taken(self._response):
             if not self._response.prepared:
                 await self._response.prepare(self._request)

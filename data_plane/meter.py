@@ -69,6 +69,7 @@ class Record:
     warnings: tuple[str, ...] = ()
     no_store: bool = False  # the client asked for no gateway cache
     cache_control: str | None = None  # the provider's own header
+    closing: Callable[[], bool] = lambda: False  # whether an answer that begins now is the last on its connection
     interrupt: Callable[[GatewayError], Awaitable[web.StreamResponse]] | None = None  # how a stream that has begun is told of an error
 
     def dispatched(self, attempt_id: str, endpoint: Endpoint, account: str) -> AttemptRecord:

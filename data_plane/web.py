@@ -80,7 +80,8 @@ class Web:
         return Refused(error.status, headers, error_body(error, record))
 
     def _record(self) -> Record:
-        return Record(request_id=new_request_id(), started=self._router.clock(), clock=self._router.clock)
+        clock = self._router.clock
+        return Record(request_id=new_request_id(), started=clock(), clock=clock, closing=lambda: self.draining)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, whatever it is."""
