@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
+from n4n.catalogs import builtin_document
 from n4n.cli import values
 from n4n.cli.calls import ask, offer_author
 from n4n.cli.documents import read_document, readable, to_json, to_yaml
 from n4n.cli.instance import offer_instance
-from n4n.cli.output import Refused, Row, iso, offer_json, print_json, print_rows
+from n4n.cli.output import Refused, Row, iso, note, offer_json, print_json, print_rows
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core.document import parse_document
 
 if TYPE_CHECKING:
     from n4n.runtime.control_client import Applied, Change, Version
 
-SHOWN_CHANGES = 20  # in the comment above a shown version
+SHOWN_CHANGES = 10  # lines, above a shown version and after a first apply
+LISTED_ADDITIONS = 2
 
 
 def add(commands: Commands) -> None:
@@ -39,8 +43,15 @@ def add(commands: Commands) -> None:
     show.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="the format (default yaml)")
     offer_instance(show)
     show.set_defaults(run=run_show)
+    builtin = group.add(
+        "builtin",
+        about="print the catalog that `n4n up` brings for the provider keys in the environment",
+        epilog=example("OPENAI_API_KEY=… n4n catalog builtin > catalog.yaml"),
+    )
+    builtin.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="the format (default yaml)")
+    builtin.set_defaults(run=run_builtin)
     history = group.add("history", about="versions, newest first: author, time, message", epilog=example("n4n catalog history --limit 10"))
-    history.add_argument("--limit", type=values.count, metavar="N", default=50, help="how many at most (default 50)")
+    history.add_argument("--limit", type=values.number, metavar="N", default=50, help="how many at most (default 50)")
     _offer_reading(history, run_history)
     rollback = group.add("rollback", about="make an old version's contents the next version", epilog=example("n4n catalog rollback 3"))
     rollback.add_argument("version", type=values.version, metavar="N", help="the version to go back to")
@@ -140,11 +151,22 @@ def _remarks(version: Version, changes: Iterable[Change], states: Mapping[str, s
     told = [f"# version {version.version} by {version.author} at {iso(version.committed_at_ms)}: {version.message or '(no message)'}"]
     told.append(f"# checksum {version.checksum}")
     told.extend(f"# endpoint {name} is {state}" for name, state in sorted(states.items()))
-    lines = change_lines(changes)
-    told.extend(f"# {line}" for line in lines[:SHOWN_CHANGES])
-    if len(lines) > SHOWN_CHANGES:
-        told.append(f"# … and {len(lines) - SHOWN_CHANGES} more changes")
+    told.extend(f"# {line}" for line in summary(changes))
     return told
+
+
+def run_builtin(args: Namespace) -> int:
+    """`n4n catalog builtin`"""
+    document, notes = builtin_document(os.environ)
+    for line in notes:
+        note(f"n4n: {line}")
+    if not document["endpoints"]:
+        raise Refused("no provider key is set: set OPENAI_API_KEY or another one of the README's table")
+    if args.output == "json":
+        print_json(readable(document))
+    else:
+        sys.stdout.write(to_yaml(document))
+    return 0
 
 
 def run_history(args: Namespace) -> int:
@@ -173,18 +195,15 @@ def show_applied(applied: Applied, output: str) -> int:
         changes = [change_row(change) for change in applied.changes]
         print_json({**version_row(applied.version), "unchanged": applied.unchanged, "dry_run": applied.dry_run, "changes": changes})
         return 0
-    lines = change_lines(applied.changes)
+    count = f"{len(applied.changes)} change{'' if len(applied.changes) == 1 else 's'}"
+    lines = summary(applied.changes) if applied.version.version == 1 else change_lines(applied.changes)
     if applied.unchanged:
         print(f"nothing to change: version {applied.version.version} is in force")
     elif applied.dry_run:
-        print("\n".join([f"would make version {applied.version.version}, {_counted(lines)}:", *lines]))
+        print("\n".join([f"would make version {applied.version.version}, {count}:", *lines]))
     else:
-        print("\n".join([f"version {applied.version.version} is in force, {_counted(lines)}:", *lines]))
+        print("\n".join([f"version {applied.version.version} is in force, {count}:", *lines]))
     return 0
-
-
-def _counted(lines: list[str]) -> str:
-    return f"{len(lines)} change{'' if len(lines) == 1 else 's'}"
 
 
 def version_row(version: Version) -> dict[str, object]:
@@ -212,6 +231,22 @@ def _value(text: str) -> object:
 def change_lines(changes: Iterable[Change]) -> list[str]:
     """`path: before → after`, one line each."""
     return [f"{change.path}: {_shown(change.before)} → {_shown(change.after)}" for change in changes]
+
+
+def summary(changes: Iterable[Change]) -> list[str]:
+    """At most SHOWN_CHANGES lines: what is new in a section is counted where there is much of it."""
+    told = list(changes)
+    new = Counter(_section(change) for change in told if not change.before)
+    counted = {section for section, number in new.items() if number > LISTED_ADDITIONS}
+    lines = [f"{section}: {new[section]} additions" for section in sorted(counted)]
+    lines += change_lines(change for change in told if change.before or _section(change) not in counted)
+    if len(lines) <= SHOWN_CHANGES:
+        return lines
+    return [*lines[: SHOWN_CHANGES - 1], f"… and {len(lines) - SHOWN_CHANGES + 1} more changes"]
+
+
+def _section(change: Change) -> str:
+    return change.path.split(".")[0]
 
 
 def _shown(text: str) -> str:

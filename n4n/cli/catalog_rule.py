@@ -44,7 +44,10 @@ def decide(head: Head | None, wanted: Document, *, asked_for: bool) -> Apply | K
         return Apply(allow_shrink=head.author in (AUTHOR, FILE_AUTHOR))
     if head.author == AUTHOR:
         return Apply(allow_shrink=True)
-    return Keep(f"the catalog is version {head.version}, made by {head.author}; the one n4n up brings was not applied")
+    return Keep(
+        f"the catalog stays version {head.version}, made by {head.author}; for another one use `n4n catalog apply`, --catalog FILE, "
+        "or another --data-dir"
+    )
 
 
 def stranded(head: Document, moved_ports: Mapping[str, int]) -> list[str]:

@@ -48,9 +48,9 @@ def _mapping(reader: _Reader, node: yaml.MappingNode, deep: bool = False) -> dic
 _Reader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
-def read_document(path: str) -> object:
+def read_document(path: str, flag: str = "-f") -> object:
     """The value in a YAML or JSON file (`-`: standard input); Refused in one line naming the file, the line and the fault."""
-    text = _read_text(path)
+    text = _read_text(path, flag)
     shown = "standard input" if path == "-" else path
     if path.endswith(".json") or text.lstrip().startswith("{"):
         try:
@@ -65,17 +65,17 @@ def read_document(path: str) -> object:
     return _read_yaml(text, shown)
 
 
-def _read_text(path: str) -> str:
+def _read_text(path: str, flag: str) -> str:
     try:
         content = sys.stdin.buffer.read(LARGEST_BYTES + 1) if path == "-" else Path(path).read_bytes()
     except OSError as error:
-        raise Refused(f"-f {path}: {(error.strerror or str(error)).lower()}; give the path of a catalog file") from error
+        raise Refused(f"{flag} {path}: {(error.strerror or str(error)).lower()}; give the path of a catalog file") from error
     if len(content) > LARGEST_BYTES:
-        raise Refused(f"-f {path}: is larger than {LARGEST_BYTES >> 20} MiB, which is no catalog")
+        raise Refused(f"{flag} {path}: is larger than {LARGEST_BYTES >> 20} MiB, which is no catalog")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Refused(f"-f {path}: is not UTF-8 text (byte {error.start})") from error
+        raise Refused(f"{flag} {path}: is not UTF-8 text (byte {error.start})") from error
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -16,6 +16,9 @@ from n4n.cli.router_probe import Router
 from n4n.runtime.settings import read_settings
 
 HEADINGS = ["RANK", "ENDPOINT", "PROVIDER", "REGION", "MODEL", "WEIGHT", "USD/1M IN", "USD/1M OUT", "ELIMINATED BY"]
+PLACE = ("N4N_HOST", "N4N_PORT")
+REMEDY = "give --key sk-n4n-… and --base-url http://ROUTER:8080/v1 (or set N4N_HOST and N4N_PORT)"
+DRAWN = "ranks are drawn anew for each request, by weight, unless the model's strategy or sort= orders them"
 Candidate = Mapping[str, object]
 
 
@@ -32,6 +35,9 @@ def add(commands: Commands) -> None:
         "--directive", action="append", type=values.directive, default=[], metavar="KEY=VALUE", help="a routing directive; repeatable"
     )
     parser.add_argument("--key", type=values.api_key, metavar="KEY", help="ask as this API key (default: the first one, from runtime.json)")
+    parser.add_argument(
+        "--base-url", type=values.base_url, metavar="URL", help="the router to ask, http://router:8080/v1 (default: from runtime.json)"
+    )
     offer_json(parser)
     offer_instance(parser)
     parser.set_defaults(run=run)
@@ -39,16 +45,14 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> int:
     """`n4n explain`"""
-    instance = locate(args.data_dir)
-    key = args.key or instance.api_key
-    if not key:
-        raise Refused("--key is missing: no runtime.json tells an API key, so give one with --key sk-n4n-…")
-    router = Router(instance.base_url or _configured(), key)
+    router = _router(args)
     try:
         with progress("asking the data plane"):
             answer = router.explain(args.model, ",".join(args.directive))
     except OSError as error:
-        raise Refused(f"no data plane answers on {router.base_url} ({error}): look at `n4n status`") from error
+        raise Refused(
+            f"no data plane answers on {router.base_url} ({error}): look at `n4n status`, or name another with --base-url"
+        ) from error
     if answer.status != 200 or not isinstance(answer.body, dict):
         raise Refused(_refusal(answer.status, answer.body))
     if args.output == "json":
@@ -56,6 +60,22 @@ def run(args: Namespace) -> int:
     else:
         print("\n".join(explained(answer.body)))
     return 0
+
+
+def _router(args: Namespace) -> Router:
+    """The one that is named, else that of a running `n4n up`, else the one that N4N_HOST and N4N_PORT describe. Refused."""
+    found = None
+    if not (args.base_url and args.key):
+        try:
+            found = locate(args.data_dir)
+        except Refused:
+            if args.data_dir or not (args.base_url or any(name in os.environ for name in PLACE)):
+                raise Refused(f"no n4n up runs here: {REMEDY}") from None
+    base_url = args.base_url or (found.base_url if found else "") or _configured()
+    key = args.key or (found.api_key if found and base_url == found.base_url else "")
+    if not key:
+        raise Refused(f"--key is missing, and no runtime.json tells one for {base_url}: {REMEDY}")
+    return Router(base_url, key)
 
 
 def _configured() -> str:
@@ -77,6 +97,8 @@ def explained(body: Mapping[str, object]) -> list[str]:
     kept = sum(1 for candidate in candidates if candidate.get("kept"))
     head = f"{body.get('model')}: {kept} of {len(candidates)} candidates remain, catalog version {body.get('catalog_version')}"
     told = [head, *([f"directives: {', '.join(directives)}"] if directives else [])]
+    if kept > 1 and not any(directive.startswith("sort=") for directive in directives):
+        told.append(DRAWN)
     ordered = sorted(candidates, key=lambda one: (not one.get("kept"), _rank(one), str(one.get("endpoint"))))
     return [*told, "", *table([_cells(candidate) for candidate in ordered], HEADINGS)] if ordered else told
 

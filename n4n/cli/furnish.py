@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
@@ -15,7 +16,8 @@ from n4n.cli.calls import refusal_lines
 from n4n.cli.catalog_rule import AUTHOR, FILE_AUTHOR, Apply, Head, decide, stranded
 from n4n.cli.furnishing import Furnished, Wish
 from n4n.cli.output import Refused
-from n4n.cli.welcome import example_model
+from n4n.cli.ports import LOOPBACK, accepts
+from n4n.cli.welcome import World, trial
 from n4n.core.access import split_key
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.document import Document, parse_document
@@ -53,8 +55,9 @@ async def _furnish(wish: Wish) -> Furnished:
         key = await _working_key(client, wish.api_key)
         await _until_routers_follow(client, wish.workers)
         head = await client.get()
-        model = example_model(json.loads(head.document_json), head.endpoint_states, DIALECTS)
-        return Furnished(head.version.version, key, model, tuple(notes))
+        world = World(head.endpoint_states, DIALECTS, os.environ, lambda port: port in wish.sim_ports or accepts(LOOPBACK, port))
+        model, obstacle = trial(json.loads(head.document_json), world)
+        return Furnished(head.version.version, key, model, obstacle, tuple(notes))
 
 
 async def _until_it_answers(client: ControlClient) -> None:

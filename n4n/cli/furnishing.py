@@ -32,6 +32,7 @@ class Wish:
     message: str
     api_key: str  # of an earlier start, empty: none
     workers: int
+    sim_ports: tuple[int, ...]  # of the simulated providers that this start has started
     moved_ports: Mapping[str, int]  # simulated providers that had to leave this old port
 
 
@@ -42,6 +43,7 @@ class Furnished:
     version: int
     api_key: str
     example_model: str | None  # one that a request would reach
+    obstacle: str  # where there is none: why
     notes: tuple[str, ...]
 
 
@@ -80,7 +82,8 @@ class Furnishing:
         if "refused" in told:
             raise Refused(*map(str, cast(list[str], told["refused"])))
         notes = tuple(map(str, cast(list[str], told["notes"])))
-        return Furnished(cast(int, told["version"]), str(told["api_key"]), cast(str | None, told["example_model"]), notes)
+        model = cast(str | None, told["example_model"])
+        return Furnished(cast(int, told["version"]), str(told["api_key"]), model, str(told["obstacle"]), notes)
 
     def stop(self) -> None:
         """End it, wherever it is; it holds nothing that must be saved."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
 
 from n4n.cli import values
 from n4n.cli.calls import ask, offer_author
 from n4n.cli.instance import offer_instance
-from n4n.cli.key_rules import LIMITS, given_rules, key_row, offer_rules
+from n4n.cli.key_rules import LIMITS, NOT_ENFORCED, given_rules, key_row, offer_rules
 from n4n.cli.output import Refused, note, offer_json, print_fields, print_rows
 from n4n.cli.parser import Commands, Parser, example
+from n4n.core import schema
 
 if TYPE_CHECKING:
-    from n4n.runtime.control_client import KeyInfo
+    from n4n.runtime.control_client import ControlClient, KeyInfo
 
 COLUMNS = {
     "public_id": "PUBLIC ID", "tenant": "TENANT", "state": "STATE", "rpm": "RPM", "tpm": "TPM", "concurrency": "CONCURRENCY",
     "budget_usd": "BUDGET USD", "budget_window": "PER", "directives": "DIRECTIVES", "models": "MODELS", "expires_at": "EXPIRES (UTC)",
 }  # fmt: skip
+NOTE = f"{NOT_ENFORCED[0].upper()}{NOT_ENFORCED[1:]}."
 SHOWN_ONCE = "keep it now: it is not stored and cannot be shown again"
 
 
@@ -26,7 +30,7 @@ def add(commands: Commands) -> None:
     """Adds the group."""
     group = commands.group("key", about="API keys and their rules", epilog=example("n4n key create --tenant acme --rpm 600"))
     line = "n4n key create --tenant acme --rpm 600 --budget-usd 50/month --directive region=eu --expires 30d"
-    create = group.add("create", about="make a key; it is shown once", epilog=example(line))
+    create = group.add("create", about="make a key; it is shown once", more=NOTE, epilog=example(line))
     create.add_argument("--tenant", type=values.name, required=True, help="whose key it is; made if it is new")
     offer_rules(create, clearing=False)
     _offer_change(create, run_create)
@@ -34,10 +38,11 @@ def add(commands: Commands) -> None:
     listing.add_argument("--tenant", type=values.name, help="only this tenant's")
     listing.add_argument("--all", action="store_true", help="revoked ones too")
     _offer_reading(listing, run_list)
-    show = group.add("show", about="one key with its rules", epilog=example("n4n key show k3j9x0aa81bc"))
+    show = group.add("show", about="one key with its rules", more=NOTE, epilog=example("n4n key show k3j9x0aa81bc"))
     _offer_key(show)
     _offer_reading(show, run_show)
-    update = group.add("update", about="change the rules that are named", epilog=example("n4n key update k3j9x0aa81bc --rpm 1200"))
+    line = "n4n key update k3j9x0aa81bc --rpm 1200"
+    update = group.add("update", about="change the rules that are named", more=NOTE, epilog=example(line))
     _offer_key(update)
     offer_rules(update, clearing=True)
     _offer_change(update, run_update)
@@ -69,7 +74,10 @@ def run_create(args: Namespace) -> int:
     """`n4n key create`"""
     rules, _ = given_rules(args, {})
     made = ask(args, "making the key", lambda client: client.create_key(args.tenant, rules, author=args.author))
-    return _show_secret(made.key, made.secret, args.output)
+    _warn_of_models(args, rules)
+    _show_secret(made.key, made.secret, args.output)
+    _warn_of_limits(made.key)
+    return 0
 
 
 def run_list(args: Namespace) -> int:
@@ -81,7 +89,12 @@ def run_list(args: Namespace) -> int:
 
 def run_show(args: Namespace) -> int:
     """`n4n key show`"""
-    print_fields(key_row(ask(args, "fetching the key", lambda client: client.show_key(args.public_id))), args.output)
+    return _show(ask(args, "fetching the key", lambda client: client.show_key(args.public_id)), args.output)
+
+
+def _show(info: KeyInfo, output: str) -> int:
+    print_fields(key_row(info), output)
+    _warn_of_limits(info)
     return 0
 
 
@@ -93,8 +106,8 @@ def run_update(args: Namespace) -> int:
     limits = {name: value for name, value in key_row(now).items() if name in LIMITS and isinstance(value, int)}
     rules, touched = given_rules(args, limits)
     changed = ask(args, "changing the key", lambda client: client.update_key(args.public_id, rules, touched, author=args.author))
-    print_fields(key_row(changed), args.output)
-    return 0
+    _warn_of_models(args, rules)
+    return _show(changed, args.output)
 
 
 def run_rotate(args: Namespace) -> int:
@@ -114,3 +127,32 @@ def _show_secret(info: KeyInfo, secret: str, output: str) -> int:
     if output != "json":
         note(SHOWN_ONCE)
     return 0
+
+
+def _warn_of_limits(info: KeyInfo) -> None:
+    if info.limits or info.budget_usd:
+        note(f"n4n: {NOT_ENFORCED}")
+
+
+def _warn_of_models(args: Namespace, rules: Mapping[str, object]) -> None:
+    """A model that the catalog does not have may come later, so it is no fault; often it is a misspelling."""
+    named = cast(list[str], rules.get("models", []))
+    known = ask(args, "fetching the catalog", _known_models) if named else ()
+    for name in named:
+        if name not in known:
+            note(f"n4n: --model: the catalog has no model or alias {name!r} now{schema.nearest(name, known)}")
+
+
+async def _known_models(client: ControlClient) -> list[str]:
+    """Every name under which a request finds a model."""
+    from n4n.runtime.control_client import ControlRefused
+
+    try:
+        document = json.loads((await client.get(None)).document_json)
+    except ControlRefused as refused:
+        if refused.code != "not_found":
+            raise
+        return []
+    models = cast(Mapping[str, Mapping[str, list[str]]], document.get("models", {}))
+    aliases = [alias for model in models.values() for alias in model.get("aliases", [])]
+    return [*models, *aliases, *(f"tier/{tier}" for tier in document.get("tiers", {}))]

@@ -68,7 +68,7 @@ def run_machine(args: Namespace) -> int:
 
 
 def _valid_catalog(path: str) -> object:
-    raw = read_document(path)
+    raw = read_document(path, "--catalog")
     problems = parse_document(raw)[1]
     if problems:
         raise Refused(*map(str, problems))
@@ -164,6 +164,7 @@ class Up:
             message=self._message(),
             api_key=self._home.secrets().api_key,
             workers=self._settings.workers,
+            sim_ports=tuple(self._settled.sim_ports.values()),
             moved_ports=self._settled.moved_ports,
         )
         with services.open_log(services.log_path(self._settings, COMMAND)) as errors:
@@ -190,7 +191,8 @@ class Up:
             runtime["sim"] = {name: {"port": port, "pid": pids[name]} for name, port in self._settled.sim_ports.items()}
         self._home.announce(runtime)
         with suppress(BrokenPipeError):
-            print(welcome(self._base_url, furnished.api_key, furnished.example_model, time.monotonic() - self._begun), flush=True)
+            took_s = time.monotonic() - self._begun
+            print(welcome(self._base_url, furnished.api_key, furnished.example_model, furnished.obstacle, took_s), flush=True)
 
     @property
     def _base_url(self) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
 from typing import NoReturn
 
 from n4n.cli.output import complain
@@ -13,6 +14,16 @@ WRONG_USAGE = 2
 
 class Parser(ArgumentParser):
     """Wrong usage in the house's manner."""
+
+    def parse_known_args(  # type: ignore[override]  # argparse itself passes nothing but a Namespace
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> tuple[Namespace, list[str]]:
+        """As its parent's; but a command answers for what it does not know, where argparse would let the outermost parser answer."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            also = "; write -o json" if "--json" in unknown and "-o" in self._option_string_actions else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{also}")
+        return known, unknown
 
     def error(self, message: str) -> NoReturn:
         """One line on standard error, exit status 2."""

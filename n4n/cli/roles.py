@@ -73,7 +73,7 @@ def _offer_settings(parser: Parser, names: tuple[str, ...]) -> None:
             default = f" (default {field.default})" if field.default != "" else ""
             read: Callable[[str], int | str] = str
             if field.type == "int":
-                read = values.port if field.name.endswith("port") else _whole
+                read = values.port if field.name.endswith("port") else values.number if field.name == "workers" else _whole
             metavar = "N" if field.type == "int" else "TEXT"
             parser.add_argument(f"--{field.name.replace('_', '-')}", type=read, metavar=metavar, help=f"{_ABOUT[field.name]}{default}")
 

@@ -26,8 +26,8 @@ def add(commands: Commands) -> None:
     parser = commands.add(
         "sim",
         about="run one simulated provider, as `n4n up --sim` starts several",
-        more="It listens on 127.0.0.1 until it is stopped. Kill one to see a failover.",
-        epilog=example("n4n sim --name sim-east --port 20101", "pkill -f 'sim --name sim-east'"),
+        more="It listens on 127.0.0.1 until it is stopped. Kill one for a failover; runtime.json of `n4n up --sim` tells the process ids.",
+        epilog=example("n4n sim --name sim-east --port 20101"),
     )
     parser.add_argument("--name", type=values.name, required=True, help="its name, shown in the process list")
     parser.add_argument("--port", type=values.port, required=True, help="where it listens; 0 takes a free one")

@@ -17,10 +17,12 @@ def add(commands: Commands) -> None:
         epilog=example("n4n up --sim", "OPENAI_API_KEY=… n4n up --port 8080", "n4n up --catalog catalog.yaml --data-dir /var/lib/n4n"),
     )
     parser.add_argument("--sim", action="store_true", help="start simulated providers and a catalog that points at them; needs no key")
-    parser.add_argument("--catalog", metavar="FILE", help="apply this catalog instead of the built-in one")
+    parser.add_argument(
+        "--catalog", metavar="FILE", help="apply this catalog instead of the built-in one (`n4n catalog builtin` prints that)"
+    )
     parser.add_argument("--port", type=values.port, help="port of the HTTP API (default 8080; 0 takes a free one)")
     parser.add_argument("--admin-port", type=values.port, help="port of the control plane's gRPC (default 9400; 0 takes a free one)")
-    parser.add_argument("--workers", type=values.count, metavar="N", help="worker processes of the data plane (default 1)")
+    parser.add_argument("--workers", type=values.number, metavar="N", help="worker processes of the data plane (default 1)")
     parser.add_argument("--data-dir", metavar="DIR", help="where everything is kept (default .n4n)")
     parser.set_defaults(run=run)
 

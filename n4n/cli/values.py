@@ -19,6 +19,7 @@ NONE = "none"  # as a value of `key update`: take the rule away
 _SPAN = re.compile(r"(\d{1,6})([smhdw])\Z", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _BUDGET = re.compile(r"([^/]+)/(day|week|month)\Z")
+_BASE_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]+)*/v1/?\Z")
 LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -43,6 +44,20 @@ def count(text: str) -> int:
     if found is not None and 1 <= found <= 10**12:
         return found
     raise ArgumentTypeError(f"{text!r} is not a count: write a whole number, 1 or more, such as 600 or 200k")
+
+
+def number(text: str) -> int:
+    """A small whole number, 1 or more."""
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= 100_000:
+        return int(text)
+    raise ArgumentTypeError(f"{text[:40]!r} will not do: write a whole number from 1 to 100000")
+
+
+def base_url(text: str) -> str:
+    """Where applications go, ending in /v1; not another path, which would be sent a key."""
+    if _BASE_URL.match(text):
+        return text.rstrip("/")
+    raise ArgumentTypeError(f"{text[:200]!r} is not a base URL: write it as http://router:8080/v1")
 
 
 def version(text: str) -> int:

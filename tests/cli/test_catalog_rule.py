@@ -33,6 +33,7 @@ def test_what_an_operator_wrote_is_kept_and_told() -> None:
 
     assert isinstance(decision, Keep)
     assert "version 7, made by ann@host" in decision.note
+    assert "`n4n catalog apply`, --catalog FILE, or another --data-dir" in decision.note
 
 
 def test_a_file_named_by_the_operator_is_applied_with_the_shrink_guard_on() -> None:

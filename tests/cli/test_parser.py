@@ -78,7 +78,10 @@ def test_an_unknown_flag_is_wrong_usage(prog: str, capsys: pytest.CaptureFixture
         (["key", "create", "--tenant", "a", "--rpm", "none"], "--rpm"),
         (["key", "rotate", "abc", "--grace", "2027-01-01"], "--grace"),
         (["up", "--port", "70000"], "--port"),
-        (["up", "--workers", "0"], "--workers"),
+        (["up", "--workers", "0"], "--workers: '0' will not do: write a whole number from 1 to 100000"),
+        (["data-plane", "--workers", "0"], "--workers"),
+        (["catalog", "history", "--limit", "0"], "--limit"),
+        (["explain", "--model", "m", "--base-url", "http://router:8080"], "http://router:8080/v1"),
         (["explain", "--model", "m", "--directive", "region"], "key=value"),
         (["explain", "--model", "m", "--key", "sk-n4n-ключ"], "--key"),
         (["data-plane", "--worker", "x"], "--worker"),
@@ -86,6 +89,12 @@ def test_an_unknown_flag_is_wrong_usage(prog: str, capsys: pytest.CaptureFixture
 )  # fmt: skip
 def test_a_malformed_value_is_one_line_that_names_the_field(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told in fails(arguments, capsys)
+
+
+def test_an_unknown_flag_names_the_help_of_its_own_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fails(["nodes", "--json"], capsys) == "n4n: unrecognized arguments: --json; write -o json; see `n4n nodes -h`"
+    assert fails(["catalog", "history", "--jsn"], capsys).endswith("see `n4n catalog history -h`")
+    assert fails(["--jsn", "nodes"], capsys).endswith("see `n4n -h`")
 
 
 def test_flags_are_not_guessed_from_their_beginnings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable, Mapping
 
 from n4n.catalogs import builtin_document, sim_document
-from n4n.cli.welcome import curl, example_model, welcome
-from n4n.core.document import parse_document
+from n4n.cli.welcome import World, curl, trial, welcome
+from n4n.core.document import Document, parse_document
 
 SIM = parse_document(sim_document({"sim-east": 1, "sim-west": 2, "sim-eu": 3}))[0]
+
+
+def world(
+    states: Mapping[str, str] | None = None,
+    dialects: tuple[str, ...] = ("openai",),
+    environ: Mapping[str, str] | None = None,
+    listens: Callable[[int], bool] = lambda _: True,
+) -> World:
+    """One in which everything simulated can answer, unless told."""
+    return World(states or {}, dialects, {"N4N_SIM_KEY": "sim"} if environ is None else environ, listens)
+
+
+def builtin(**environ: str) -> Document:
+    """The built-in catalog in normal form."""
+    return parse_document(builtin_document(environ)[0])[0]
 
 
 def test_the_curl_line_is_one_line_that_a_shell_reads_as_meant() -> None:
@@ -21,20 +37,40 @@ def test_the_curl_line_is_one_line_that_a_shell_reads_as_meant() -> None:
 
 
 def test_the_example_is_the_cheapest_model_that_would_answer() -> None:
-    assert example_model(SIM, {}, {"openai"}) == "gpt-4o-mini"
+    assert trial(SIM, world()) == ("gpt-4o-mini", "")
     cheapest = {name: "draining" for name in SIM["endpoints"] if name.endswith("gpt-4o-mini")}
-    assert example_model(SIM, cheapest, {"openai"}) == "llama-3.3-70b-instruct"
+    assert trial(SIM, world(cheapest))[0] == "llama-3.3-70b-instruct"
 
 
 def test_a_dialect_that_nobody_speaks_is_no_example() -> None:
-    assert example_model(SIM, {}, {"bedrock"}) is None
+    model, why = trial(SIM, world(dialects=("bedrock",)))
+
+    assert model is None
+    assert "sim-east speaks openai, which this version does not" in why
+
+
+def test_simulated_providers_that_do_not_run_are_no_example() -> None:
+    model, why = trial(SIM, world(listens=lambda _: False))
+
+    assert model is None
+    assert "sim-east does not answer on 127.0.0.1:1" in why
+    assert "\n" not in why
+    assert trial(SIM, world(listens=lambda port: port == 3))[0] == "gpt-4o-mini"
+
+
+def test_an_account_without_its_key_is_no_example() -> None:
+    openai = builtin(OPENAI_API_KEY="sk-x")
+
+    assert trial(openai, world(environ={"OPENAI_API_KEY": "sk-x"}))[0] is not None
+    model, why = trial(openai, world(environ={}))
+    assert model is None
+    assert "OPENAI_API_KEY is not set" in why
 
 
 def test_without_any_key_the_remedy_is_named() -> None:
-    document, _ = builtin_document({})
-    model = example_model(parse_document(document)[0], {}, {"openai"})
+    model, why = trial(builtin(), world())
 
-    text = welcome("http://127.0.0.1:8080/v1", "sk-n4n-a-b", model, 1.0)
+    text = welcome("http://127.0.0.1:8080/v1", "sk-n4n-a-b", model, why, 1.0)
 
     assert "set OPENAI_API_KEY" in text
     assert "--sim" in text

@@ -10,9 +10,11 @@ from typing import cast
 
 import pytest
 
+from n4n.cli.key_rules import NOT_ENFORCED
 from tests.support.machine import Machine, clean_environ, run_n4n, wait_until
 
 Rows = list[dict[str, object]]
+UNENFORCED = f"n4n: {NOT_ENFORCED}\n"
 LONG_LIST = "models:\n" + "".join(f"  m{n}: {{nonsense: {n}}}\n" for n in range(300))
 
 
@@ -24,10 +26,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine.end()
 
 
-def told(machine: Machine, *arguments: str, stdin: str = "") -> object:
-    """The JSON of a command that succeeds."""
+def told(machine: Machine, *arguments: str, stdin: str = "", noted: str = "") -> object:
+    """The JSON of a command that succeeds and says no more than `noted` beside it."""
     done = machine.n4n(*arguments, told=stdin)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, noted)
     return json.loads(done.stdout)
 
 
@@ -145,16 +147,16 @@ def test_an_endpoint_is_drained_and_enabled(machine: Machine) -> None:
 
 def test_a_key_lives_from_create_to_revoke(machine: Machine) -> None:
     rules = ["--rpm", "10", "--tpm", "200k", "--budget-usd", "50/month", "--directive", "region=eu", "--require-directive", "region"]
-    made = cast(dict[str, object], told(machine, "key", "create", "--tenant", "acme", *rules, "--model", "gpt-4o", "-o", "json"))
+    create = ["key", "create", "--tenant", "acme", *rules, "--model", "gpt-4o", "-o", "json"]
+    made = cast(dict[str, object], told(machine, *create, noted=UNENFORCED))
     public_id, key = str(made["public_id"]), str(made["api_key"])
     assert key.startswith(f"sk-n4n-{public_id}-")
     assert (made["rpm"], made["tpm"], made["budget_usd"], made["budget_window"]) == (10, 200_000, 50, "month")
     assert (made["directives"], made["require_directives"], made["models"]) == (["region=eu"], ["region"], ["gpt-4o"])
     assert key.rsplit("-", 1)[1] not in machine.n4n("key", "show", public_id).stdout
 
-    changed = cast(
-        dict[str, object], told(machine, "key", "update", public_id, "--rpm", "none", "--model", "none", "--expires", "30d", "-o", "json")
-    )
+    update = ["key", "update", public_id, "--rpm", "none", "--model", "none", "--expires", "30d", "-o", "json"]
+    changed = cast(dict[str, object], told(machine, *update, noted=UNENFORCED))
     assert (changed["rpm"], changed["tpm"], changed["models"], changed["budget_usd"]) == (None, 200_000, [], 50)
     assert changed["expires_at"] is not None
 
@@ -169,6 +171,27 @@ def test_a_key_lives_from_create_to_revoke(machine: Machine) -> None:
     assert "revoked" in line
 
 
+def test_limits_are_told_to_be_stored_only_wherever_a_key_has_some(machine: Machine) -> None:
+    plain = cast(dict[str, object], told(machine, "key", "create", "--tenant", "beta", "-o", "json"))
+    public_id = str(plain["public_id"])
+
+    assert machine.n4n("key", "show", public_id).stderr == ""
+    for command in (["update", public_id, "--concurrency", "3"], ["show", public_id], ["update", public_id, "--expires", "1d"]):
+        assert machine.n4n("key", *command).stderr == UNENFORCED
+    assert machine.n4n("key", "update", public_id, "--concurrency", "none").stderr == ""
+    for verb in ("create", "update", "show"):
+        assert "not enforced in this version" in " ".join(run_n4n("key", verb, "-h").stdout.split())
+
+
+def test_a_key_for_a_model_that_the_catalog_does_not_have_is_made_with_a_warning(machine: Machine) -> None:
+    warned = "n4n: --model: the catalog has no model or alias 'gpt-4p' now (did you mean gpt-4o?)\n"
+    create = ["key", "create", "--tenant", "beta", "--model", "gpt-4o", "--model", "gpt-4p", "-o", "json"]
+
+    made = cast(dict[str, object], told(machine, *create, noted=warned))
+
+    assert made["models"] == ["gpt-4o", "gpt-4p"]
+
+
 def test_explain_tells_the_order_and_what_removed_the_others(machine: Machine) -> None:
     body = cast(dict[str, Rows], told(machine, "explain", "--model", "gpt-4o", "--directive", "region=eu", "-o", "json"))
     kept = {row["endpoint"]: (row["kept"], row["reason"]) for row in body["candidates"]}
@@ -178,9 +201,45 @@ def test_explain_tells_the_order_and_what_removed_the_others(machine: Machine) -
     table = machine.n4n("explain", "--model", "gpt-4o", "--directive", "region=eu").stdout.splitlines()
     assert table[0].startswith("gpt-4o: 1 of 3 candidates remain, catalog version ")
     assert table[4].split()[:2] == ["1", "sim-eu-gpt-4o"]
+    drawn = "ranks are drawn anew for each request, by weight, unless "
+    assert drawn in machine.n4n("explain", "--model", "gpt-4o").stdout
+    assert drawn not in machine.n4n("explain", "--model", "gpt-4o", "--directive", "sort=cost").stdout
 
     assert refused(machine, "explain", "--model", "gpt-4p")[0].startswith("model_not_found: ")
     assert refused(machine, "explain", "--model", "gpt-4o", "--key", f"sk-n4n-{'a' * 12}-{'b' * 43}")[0].startswith("invalid_api_key: ")
+
+
+def test_explain_asks_a_named_router_and_says_what_to_name(machine: Machine, tmp_path: Path) -> None:
+    elsewhere = {"N4N_DATA_DIR": str(tmp_path)}
+    key, base_url = str(machine.runtime["api_key"]), str(machine.runtime["base_url"])
+    question = ["explain", "--model", "gpt-4o"]
+
+    named = run_n4n(*question, "--key", key, "--base-url", base_url, environ=clean_environ(**elsewhere))
+    by_port = run_n4n(*question, "--key", key, environ=clean_environ(**elsewhere, N4N_PORT=base_url.split(":")[2].removesuffix("/v1")))
+    keyless = run_n4n(*question, "--base-url", "http://127.0.0.1:9/v1", environ=clean_environ(N4N_DATA_DIR=str(machine.data_dir)))
+    lost = run_n4n(*question, environ=clean_environ(**elsewhere))
+
+    assert "sim-eu-gpt-4o" in named.stdout and "sim-eu-gpt-4o" in by_port.stdout
+    assert keyless.stderr.startswith("n4n: --key is missing, and no runtime.json tells one for http://127.0.0.1:9/v1: ")
+    (line,) = lost.stderr.splitlines()
+    assert all(word in line for word in ("--key", "--base-url", "N4N_HOST", "N4N_PORT"))
+
+
+def test_what_a_first_version_added_is_counted_not_listed(machine: Machine) -> None:
+    comments = [line for line in machine.n4n("catalog", "show", "--version", "1").stdout.splitlines() if line.startswith("#")]
+
+    assert "# endpoints: 13 additions" in comments
+    assert len(comments) <= 12
+
+
+def test_the_built_in_catalog_can_be_printed_and_is_what_up_would_apply(tmp_path: Path) -> None:
+    (tmp_path / "catalog.yaml").write_text(run_n4n("catalog", "builtin", environ=clean_environ(OPENAI_API_KEY="sk-x")).stdout)
+
+    assert "11 endpoints" in run_n4n("catalog", "validate", "-f", str(tmp_path / "catalog.yaml")).stdout
+    assert "sk-x" not in (tmp_path / "catalog.yaml").read_text()
+    without = run_n4n("catalog", "builtin", environ=clean_environ())
+    assert (without.returncode, without.stdout) == (1, "")
+    assert "set OPENAI_API_KEY" in without.stderr
 
 
 def test_status_and_nodes_tell_versions_and_stores(machine: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -71,7 +72,7 @@ def test_start_ask_stop_and_start_again(machine: Machine) -> None:
     assert again["api_key"] == told["api_key"]
     assert again["admin_token"] == told["admin_token"]
     assert ports(again) == ports(told)
-    assert "the catalog is version 2, made by " in machine.errors
+    assert "the catalog stays version 2, made by " in machine.errors
     assert "output_per_1m: 12\n" in machine.n4n("catalog", "show").stdout
     assert machine.ask("/chat/completions", CHAT)[2]["x-n4n-catalog-version"] == "2"
     assert machine.stop(signal.SIGHUP) == 0
@@ -163,6 +164,24 @@ def test_a_catalog_file_with_faults_is_refused_before_anything_starts(machine: M
     assert done.returncode == 1
     assert done.stderr.startswith("n4n: ")
     assert not machine.data_dir.exists()
+
+
+def test_a_catalog_file_that_is_not_there_is_told_under_its_own_flag(machine: Machine) -> None:
+    assert refused(machine, "--catalog", "/nowhere.yaml").startswith("n4n: --catalog /nowhere.yaml: no such file")
+
+
+def test_simulated_providers_of_an_operators_catalog_that_this_start_did_not_start_are_nothing_to_try(machine: Machine) -> None:
+    machine.start()
+    dearer = machine.n4n("catalog", "show").stdout.replace("output_per_1m: 10\n", "output_per_1m: 12\n")
+    assert machine.n4n("catalog", "apply", "-f", "-", told=dearer).returncode == 0
+    machine.stop()
+    machine.arguments = ()
+
+    machine.start()
+
+    assert "curl" not in machine.output
+    assert re.search(r"no endpoint of the catalog can answer now \(sim-\w+ does not answer on 127\.0\.0\.1:", machine.output)
+    assert "for another one use `n4n catalog apply`, --catalog FILE, or another --data-dir" in machine.errors
 
 
 def test_a_misspelt_setting_stops_the_start(machine: Machine) -> None:
