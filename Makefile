@@ -53,7 +53,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run.stamp: requirements.lock pyproject.toml | $(BIN)/python
-	@echo "installing n4n and what it needs from requirements.lock"
+	@echo "installing n4n and what it needs from requirements.lock, about half a minute"
 	@$(PIP) install --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

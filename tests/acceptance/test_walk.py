@@ -1,30 +1,30 @@
-"""The README's walk, run block by block as it stands there: what a newcomer types must do what the text says."""
+"""The README's commands, run block by block as they stand there: what a newcomer types must do what the text says."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from tests.support.house import House, eventually, running_house
+from n4n.catalogs.builtin import whole_document
+from tests.support.house import House, bare_environ, eventually, free_port, listens, running_house
+from tests.support.stores import libpq_url
 
 README = Path(__file__).resolve().parents[2] / "README.md"
-KILL = 'pkill -f "sim --name sim-east"'
 
 
-def walk_blocks() -> list[str]:
-    """The shell blocks between 'A walk' and 'With real providers'."""
-    walk = README.read_text().split("## A walk")[1].split("## With real providers")[0]
-    return re.findall(r"```sh\n(.*?)```", walk, re.S)
+def blocks(section: str, language: str = "sh") -> list[str]:
+    """The code blocks of a section of the README."""
+    text = README.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
 
 
 @dataclass
@@ -48,14 +48,19 @@ class Shell:
         raise AssertionError(f"the shell ended in {block!r}: {lines}")
 
 
+def make_checkout(folder: Path) -> None:
+    """A folder with `.venv/bin/python` and `.venv/bin/n4n`."""
+    tools = folder / ".venv" / "bin"
+    tools.mkdir(parents=True)
+    for name, module in (("python", ""), ("n4n", "-m n4n ")):
+        (tools / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module}"$@"\n')
+        (tools / name).chmod(0o755)
+
+
 @pytest.fixture
 def walked(tmp_path: Path) -> Iterator[tuple[House, Shell]]:
     """A simulated house in `.n4n` of a folder that looks like a checkout, and a shell there."""
-    tools = tmp_path / ".venv" / "bin"
-    tools.mkdir(parents=True)
-    for name, command in (("python", sys.executable), ("n4n", f"{shlex.quote(sys.executable)} -m n4n")):
-        (tools / name).write_text(f'#!/bin/sh\nexec {shlex.quote(command) if name == "python" else command} "$@"\n')
-        (tools / name).chmod(0o755)
+    make_checkout(tmp_path)
     with running_house(tmp_path, "--sim", name=".n4n") as house:
         shell = subprocess.Popen(
             ["bash", "--norc"],
@@ -79,11 +84,9 @@ def header(text: str, name: str, which: int = -1) -> str:
 
 def test_the_walk_does_what_the_readme_says(walked):
     house, shell = walked
-    blocks = walk_blocks()
-    setup, ask, required, explained, killed, changed, rolled_back = blocks
-    port = house.base_url.split(":")[2].partition("/")[0]
+    setup, ask, required, explained, killed, changed, rolled_back = blocks("A walk")
 
-    shell.run(setup.replace("8080", port))
+    shell.run(setup)
     first = shell.run(ask)
     assert first.startswith("HTTP/1.1 200")
     assert header(first, "x-n4n-provider").startswith("sim-")
@@ -99,11 +102,10 @@ def test_the_walk_does_what_the_readme_says(walked):
     assert re.search(r"sim-eu-gpt-4o .*region=us", plan)
     assert plan.index("sim-eu-gpt-4o") > plan.index("sim-east-gpt-4o")
 
-    assert KILL in killed
-    pid = house.runtime["sim"]["sim-east"]["pid"]
-    os.kill(pid, signal.SIGKILL)
+    kill, again = killed.splitlines()
+    assert shell.run(kill).strip() == ""
     eventually(lambda: not house.pids("sim-east"), "the end of sim-east")
-    moved = shell.run(killed.replace(KILL, ":"))
+    moved = shell.run(again)
     assert moved.startswith("HTTP/1.1 200")
     assert header(moved, "x-n4n-provider") in ("sim-west", "sim-eu")
     assert header(moved, "x-n4n-fallback-attempts") == "1"
@@ -121,3 +123,65 @@ def test_the_walk_does_what_the_readme_says(walked):
     assert header(back, "x-n4n-catalog-version") == "3"
     assert Decimal(header(back, "x-n4n-usage-cost-usd")) == costs[0]
     assert "new price list" in back
+
+    (program,) = blocks("A walk", "python")
+    assert shell.run(f".venv/bin/python -W error - <<'END'\n{program}END\n").strip()
+
+
+def test_the_commands_for_many_machines_do_what_the_readme_says(tmp_path: Path, postgres_url: str) -> None:
+    control, data, operator = blocks("On many machines")
+    make_checkout(tmp_path)
+    port, admin_port = free_port(), free_port()
+    here = {
+        "postgresql://n4n:PASSWORD@db:5432/n4n": shlex.quote(libpq_url(postgres_url)),
+        "N4N_ADMIN_TOKEN=…": "N4N_ADMIN_TOKEN=an-admin-token",
+        "N4N_NODE_TOKEN=…": "N4N_NODE_TOKEN=a-node-token",
+        "OPENAI_API_KEY=…": "OPENAI_API_KEY=sk-canary",
+        "control:9400": f"127.0.0.1:{admin_port}",
+        "http://router:8080": f"http://127.0.0.1:{port}",
+        "0.0.0.0": "127.0.0.1",
+        "/var/lib/n4n": str(tmp_path),
+        "--workers 4": "--workers 2",
+        "\n.venv/bin/n4n": "\nexec .venv/bin/n4n",
+    }
+    ports = {"N4N_ADMIN_PORT": str(admin_port), "N4N_METRICS_PORT": "0", "N4N_PORT": str(port), "N4N_LAME_DUCK_SEC": "0"}
+
+    def shell(block: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", "-e", "-c", block], cwd=tmp_path, env={**bare_environ(), **environ}, text=True, stdout=subprocess.PIPE
+        )
+
+    roles = [shell(_replaced(block, here), ports) for block in (control, data)]
+    try:
+        eventually(lambda: listens(admin_port), "the control plane")
+        del here["\n.venv/bin/n4n"]
+        *commands, explain = _replaced(operator, here).rstrip().splitlines()
+        said = shell("\n".join(commands), {}).communicate(timeout=30)[0]
+        assert "version 1 is in force" in said
+        key = re.search(r"sk-n4n-[a-z0-9]{12}-\S+", said)
+        assert key is not None
+        shown = [commands[0], explain.replace("sk-n4n-…", key[0])]
+        plan = eventually(lambda: "openai-gpt-4o" in (out := shell("\n".join(shown), {}).communicate(timeout=30)[0]) and out, "the router")
+        assert "1 of 1 candidates remain, catalog version 1" in plan
+    finally:
+        for role in reversed(roles):
+            role.send_signal(signal.SIGTERM)
+            role.communicate(timeout=20)
+    assert [role.returncode for role in roles] == [0, 0]
+
+
+def _replaced(block: str, by: Mapping[str, str]) -> str:
+    for name, value in by.items():
+        block = block.replace(name, value)
+    return block
+
+
+def test_every_key_variable_of_the_built_in_catalog_is_in_the_readme() -> None:
+    text = README.read_text()
+    document = whole_document()
+    assert f"{len(document['endpoints'])} endpoints" in text
+    found = dict(re.findall(r"^\| `([A-Z_]+)`[^|]*\| ([a-z-]+(?:, [a-z-]+)*) \|", text, re.M))
+    told: dict[str, list[str]] = {}
+    for account in document["accounts"].values():
+        told.setdefault(str(account["credential"]).removeprefix("env:"), []).append(str(account["provider"]))
+    assert found == {variable: ", ".join(providers) for variable, providers in told.items()}
