@@ -55,10 +55,8 @@ def becomes_free(host: str, port: int, *, patient: bool, keep_waiting: Callable[
 
 
 def any_free(host: str) -> int:
-    """A port that is free now."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """A port that is free now, and that no outgoing connection takes until it is listened on."""
+    return lasting(host, ())
 
 
 def lasting(host: str, but: Collection[int]) -> int:
