@@ -13,8 +13,6 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 from n4n.core.addresses import is_public
 
 FRESH_S = 30.0  # how long an answer is used without asking again
@@ -91,29 +89,6 @@ async def system_look_up(name: str) -> Sequence[Address]:
     """By the system's resolver, on a thread of the loop."""
     found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     return [(socket.AddressFamily(family), str(address[0])) for family, _, _, _, address in found]
-
-
-class Resolver(AbstractResolver):
-    """aiohttp's way to `Names`; with `public_only` only addresses outside the house are told."""
-
-    def __init__(self, names: Names, *, public_only: bool) -> None:
-        self._names, self._public_only = names, public_only
-
-    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[ResolveResult]:
-        """The addresses of a name; NotPublic where all of them are inside the house."""
-        found = await self._names.addresses(host)
-        usable = [one for one in found if not self._public_only or _is_public(one[1])]
-        if not usable:
-            raise NotPublic
-        wanted = [one for one in usable if family in (socket.AF_UNSPEC, one[0])]
-        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-        return [
-            ResolveResult(hostname=host, host=address, port=port, family=kind, proto=socket.IPPROTO_TCP, flags=flags)
-            for kind, address in wanted
-        ]
-
-    async def close(self) -> None:
-        """The names belong to the pool, which closes them."""
 
 
 def public_socket(target: AddrInfo) -> socket.socket:

@@ -1,0 +1,153 @@
+"""`Upstream`: sends a request, once, to where it belongs, and yields the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+from n4n.core.chat import UpstreamRequest
+from n4n.runtime.resolver import LookUp, Names
+from n4n.runtime.upstream.connection import READ_BUFFER, Connection, State
+from n4n.runtime.upstream.dial import Dialer, proxy_of
+from n4n.runtime.upstream.faults import BAD_HEADER, NO_ANSWER, PROXY_REFUSED, REFUSED, Phases, UpstreamFault, broken, late, unsent
+from n4n.runtime.upstream.heads import Heads, parted
+from n4n.runtime.upstream.pool import Origin, Pool
+from n4n.runtime.upstream.reply import Reply
+
+MOST_CONNECTIONS = 10_000  # to one origin; as many as a worker accepts from clients, so that this is nobody's bottleneck unasked
+
+
+class Upstream:
+    """The connections to providers. One per worker, made inside its loop.
+
+    `proxy` is N4N_EGRESS_PROXY as it was written. StartFailed: it cannot be used.
+    """
+
+    def __init__(self, clock: Callable[[], float], look_up: LookUp | None = None, *, proxy: str = "", most: int = MOST_CONNECTIONS) -> None:
+        egress = proxy_of(proxy)
+        self._clock, self._most = clock, most
+        self._names = Names(clock, look_up)
+        self._dialer = Dialer(self._names, egress)
+        self._heads = Heads(None if egress is None else egress.authorization)
+        self._pools: dict[Origin, Pool] = {}
+        self._buffer = memoryview(bytearray(READ_BUFFER))
+        self._all_gone = asyncio.Event()
+        self._all_gone.set()
+
+    def send(self, request: UpstreamRequest, request_id: str, phases: Phases) -> Sending:
+        """Sends one POST, labelled with the request's id; use with `async with`, which yields the head of the answer.
+
+        UpstreamFault when none comes. Leaving the context closes the connection unless the answer was read to its end (or nearly, and
+        nothing was wrong), so that a cancelled request stops the provider too.
+        """
+        return Sending(self, request, request_id, phases)
+
+    async def begin(self, request: UpstreamRequest, request_id: str, phases: Phases) -> tuple[Connection, Reply]:
+        """What `send` does on entering."""
+        sent = self._clock()
+        left = phases.deadline - sent
+        if left <= 0:
+            raise late("total", may_have_run=False)
+        until, ended = min((sent + phases.first_byte_s, "first_token"), (phases.deadline, "total"))
+        head = self._heads.of(request)
+        if not (request_id.isascii() and request_id.isprintable()):
+            raise unsent(BAD_HEADER)
+        start = b"%b%b\r\ncontent-length: %d\r\n\r\n" % (head.start, request_id.encode(), len(request.body))
+        connection = await self._sent(self._pool(head.origin), start, request.body, (sent + phases.connect_s, until, ended))
+        try:
+            if not await connection.head(until):
+                raise late(ended)
+            if not connection.answer.head_done:
+                raise broken(NO_ANSWER)
+            if head.proxied and connection.answer.status == 407:
+                raise unsent(PROXY_REFUSED)
+        except (UpstreamFault, asyncio.CancelledError):
+            connection.abort()
+            raise
+        return connection, Reply(connection, phases, self._clock, sent)
+
+    async def _sent(self, pool: Pool, start: bytes, body: bytes, bounds: tuple[float, float, str]) -> Connection:
+        """A connection that the request went out on. Where it turned out to be closed before any of it had left, another is taken, once:
+        that is not another attempt."""
+        connection = pool.lend_now()
+        if connection is not None and connection.send(start, body):
+            return connection
+        if connection is not None:
+            connection.abort()
+        connection = await self._connection(pool, *bounds)
+        if connection.send(start, body):
+            return connection
+        connection.abort()
+        raise unsent(NO_ANSWER)
+
+    async def _connection(self, pool: Pool, connect_by: float, until: float, ended: str) -> Connection:
+        """One to send on. UpstreamFault: there is none, nothing was sent."""
+        try:
+            async with asyncio.timeout_at(min(connect_by, until)):
+                lent = await pool.lend()
+                return lent if lent is not None else await self._made(pool)
+        except TimeoutError as error:
+            raise late("connect" if connect_by <= until else ended, may_have_run=False) from error
+
+    async def _made(self, pool: Pool) -> Connection:
+        connection = Connection(pool, self._buffer, self._clock)
+        try:
+            await self._dialer.connect(pool.origin, connection)
+        except BaseException:
+            pool.give_back_slot()
+            raise
+        if connection.state is State.CLOSED:
+            pool.give_back_slot()
+            raise unsent(REFUSED)
+        pool.made(connection)
+        return connection
+
+    def _pool(self, origin: Origin) -> Pool:
+        pool = self._pools.get(origin)
+        if pool is None:
+            pool = self._pools[origin] = Pool(origin, self._most, self._clock, self._emptied)
+            self._all_gone.clear()
+        return pool
+
+    def _emptied(self, pool: Pool) -> None:
+        if self._pools.get(pool.origin) is pool:
+            del self._pools[pool.origin]
+        if not self._pools:
+            self._all_gone.set()
+
+    def keep_only(self, urls: Iterable[tuple[str, bool]]) -> None:
+        """Base URLs still in the catalog, and whether each may be inside. Connections to others close when their request ends."""
+        self._heads.forget()
+        origins = {parted(url, allow_private=inside)[0] for url, inside in urls}
+        for origin, pool in tuple(self._pools.items()):
+            pool.retired = origin not in origins
+            if pool.retired:
+                pool.close_idle()
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        for pool in tuple(self._pools.values()):
+            pool.close()
+        await self._all_gone.wait()
+        await self._names.close()
+
+
+class Sending:
+    """One request on its way."""
+
+    __slots__ = ("_arguments", "_connection", "_reply", "_upstream")
+
+    def __init__(self, upstream: Upstream, request: UpstreamRequest, request_id: str, phases: Phases) -> None:
+        self._upstream, self._arguments = upstream, (request, request_id, phases)
+
+    async def __aenter__(self) -> Reply:
+        self._connection, self._reply = await self._upstream.begin(*self._arguments)
+        return self._reply
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._reply.detach()
+        if kind is None or self._connection.answer.complete:
+            self._connection.settle()
+        else:
+            self._connection.abort()

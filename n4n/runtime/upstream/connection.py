@@ -1,0 +1,240 @@
+"""One connection to a provider: what comes is parsed as it comes, kept within bounds, and waited for with one future.
+
+    IDLE ──send──▶ BUSY ──whole answer, `settle`──▶ IDLE     any byte while idle, or the peer's end: closed
+                    │
+                    └──`settle` a moment before the end──▶ TRAILING ──end──▶ IDLE     too late, or too much: closed
+
+The buffer for reading is one for all connections of a worker: the loop fills it and hands it over in one step, and nothing is
+kept of it. Reading into a buffer of ours spares, with TLS, an allocation of 256 KiB for every record, which is half of the cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+from n4n.runtime.upstream.answer import Answer
+
+READ_BUFFER = 64 << 10
+MOST_KEPT = 128 << 10  # bytes of a body that wait to be taken; with more the provider is not read from any more
+LARGE_BODY = 64 << 10  # not worth copying behind its head
+TRAILING_S = 0.1  # what ends an answer after the last event came usually comes with it
+_LEAST_S = 0.001  # of a timer: the loop's clock may be a little behind
+
+
+class State(Enum):
+    """What a connection is doing."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    TRAILING = "trailing"
+    CLOSED = "closed"
+
+
+class Owner(Protocol):
+    """What a connection tells its pool."""
+
+    def freed(self, connection: Connection) -> None:
+        """It may be lent again."""
+
+    def lost(self, connection: Connection) -> None:
+        """It is gone."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection. `answer` is what has come of the current one."""
+
+    __slots__ = (
+        "_alarm",
+        "_alarm_at",
+        "_buffer",
+        "_clock",
+        "_for_head",
+        "_loop",
+        "_owner",
+        "_paused",
+        "_poll",
+        "_transport",
+        "_waiter",
+        "_wake_at",
+        "answer",
+        "idle_until",
+        "state",
+    )  # fmt: skip
+
+    def __init__(self, owner: Owner, buffer: memoryview, clock: Callable[[], float]) -> None:
+        self._owner, self._buffer, self._clock = owner, buffer, clock
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[bool] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = self._wake_at = self.idle_until = 0.0
+        self._for_head = self._paused = False
+        self.answer = Answer()
+        self.state = State.IDLE
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.state.value}, {self.answer!r}>"
+
+    # --- called by the pool and by replies ---
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is idle and nothing has come on it, the peer's end included, be it that the loop has not seen it yet."""
+        return self.state is State.IDLE and not self._transport.is_closing() and not self._poll.poll(0)
+
+    def send(self, head: bytes, body: bytes) -> bool:
+        """A request. False: the connection was gone, nothing was sent."""
+        self.answer.begin()
+        self.state = State.BUSY
+        if len(body) < LARGE_BODY:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines((head, body))
+        return not self._transport.is_closing()
+
+    async def head(self, at: float) -> bool:
+        """Waits for the head of the answer or for what spoils it; False: the time came first."""
+        answer = self.answer
+        return answer.head_done or answer.broken or await self._wait(at, for_head=True)
+
+    async def news(self, at: float) -> bool:
+        """Waits for some of the body, its end, or what spoils it; False: the time came first."""
+        answer = self.answer
+        return answer.size > 0 or answer.complete or answer.broken or await self._wait(at, for_head=False)
+
+    def take(self) -> bytes:
+        """The body that came; lets the provider send more."""
+        taken = self.answer.take()
+        if self._paused:
+            self._paused = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+        return taken
+
+    def settle(self) -> None:
+        """The answer is not read any more though all may be well with it: lent again, at once or when its end comes in a moment."""
+        if self.answer.complete:
+            self._free()
+        elif self.state is State.BUSY and not self.answer.broken:
+            self.state = State.TRAILING
+            self.take()
+            self._wake_at = self._clock() + TRAILING_S
+            self._arm(self._wake_at)
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Closes it now; what was not sent yet is not sent."""
+        if self.state is not State.CLOSED:
+            self.state = State.CLOSED
+            self._disarm()
+            self._transport.abort()
+
+    # --- called by the loop ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected, and with TLS also checked."""
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclass
+        self._poll = select.poll()
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def get_buffer(self, _: int) -> memoryview:
+        """Where to read to."""
+        return self._buffer
+
+    def buffer_updated(self, count: int) -> None:
+        """Bytes came."""
+        if self.state is State.IDLE:
+            self.abort()
+            return
+        answer = self.answer
+        answer.feed(self._buffer[:count])
+        if self.state is State.TRAILING:
+            self._trail()
+            return
+        if answer.size > MOST_KEPT and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        if self._waiter is not None:
+            self._wake_if_due()
+
+    def eof_received(self) -> None:
+        """The peer sends no more."""
+        self.answer.end(in_order=True)
+        self._over()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Gone, for whatever reason."""
+        self.answer.end(in_order=False)
+        self.answer.close()
+        self._over()
+        self.state = State.CLOSED
+        self._disarm()
+        self._owner.lost(self)
+
+    # --- within ---
+
+    def _over(self) -> None:
+        if self.state in (State.IDLE, State.TRAILING):
+            self.abort()
+        elif self._waiter is not None:
+            self._wake_if_due()
+
+    def _trail(self) -> None:
+        if self.answer.complete:
+            self._free()
+        elif self.answer.broken or self.answer.size > MOST_KEPT:
+            self.abort()
+
+    def _free(self) -> None:
+        if not self.answer.keep or self._transport.is_closing() or self._transport.get_write_buffer_size():
+            self.abort()
+            return
+        self.take()
+        self.state = State.IDLE
+        self._owner.freed(self)
+
+    async def _wait(self, at: float, *, for_head: bool) -> bool:
+        self._for_head, self._wake_at = for_head, at
+        self._waiter = self._loop.create_future()
+        self._arm(at)
+        try:
+            return await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake_if_due(self) -> None:
+        answer, waiter = self.answer, self._waiter
+        assert waiter is not None
+        due = answer.head_done if self._for_head else answer.size > 0
+        if (due or answer.complete or answer.broken) and not waiter.done():
+            waiter.set_result(True)
+
+    def _arm(self, at: float) -> None:
+        """One timer serves many waits: it is set again when it rings too early, and seldom has to be set earlier."""
+        if self._alarm is not None:
+            if self._alarm_at <= at:
+                return
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = self._loop.call_at(at, self._ring), at
+
+    def _ring(self) -> None:
+        self._alarm = None
+        waiting = self._waiter is not None and not self._waiter.done()
+        if not waiting and self.state is not State.TRAILING:
+            return
+        if self._clock() < self._wake_at:
+            self._arm(max(self._wake_at, self._loop.time() + _LEAST_S))
+        elif waiting:
+            assert self._waiter is not None
+            self._waiter.set_result(False)
+        else:
+            self.abort()
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None

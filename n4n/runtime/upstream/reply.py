@@ -1,0 +1,155 @@
+"""The head of an answer, and its body piece by piece, with a bound on every wait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import lru_cache
+
+from n4n.runtime.upstream.connection import Connection
+from n4n.runtime.upstream.decode import Inflate, NotDecodable, is_plain
+from n4n.runtime.upstream.faults import BROKE_OFF, Phases, UpstreamFault, broken, late
+
+ANSWER_LIMIT = 64 << 20  # bytes of one whole answer; larger is a fault of the provider
+ERROR_LIMIT = 256 << 10  # bytes of an error body that are read for its class
+NOT_DECODED = "the provider's answer is compressed, which was not asked for, and cannot be decoded"
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class Reply:
+    """One answer. `waited_s`: the time spent waiting for the provider so far."""
+
+    __slots__ = ("_clock", "_connection", "_headers", "_inflate", "_last", "_phases", "_raw", "_strange", "status", "waited_s")
+
+    def __init__(self, connection: Connection, phases: Phases, clock: Callable[[], float], sent: float) -> None:
+        answer = connection.answer
+        self._connection, self._phases, self._clock = connection, phases, clock
+        self._last = clock()
+        self.waited_s = self._last - sent
+        self.status = answer.status
+        self._raw = answer.headers
+        self._headers: dict[str, str] | None = None
+        self._inflate: Inflate | None = None
+        self._strange = False  # its encoding is not known here, which matters only to who reads it
+        if not is_plain(answer.encoding):
+            try:
+                self._inflate = Inflate(answer.encoding)
+            except NotDecodable:
+                self._strange = True
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name in lower case; of those that came twice the last. Values that are no text are left out."""
+        if self._headers is None:
+            self._headers = _readable(self._raw)
+        return self._headers
+
+    @property
+    def content_type(self) -> str:
+        """The media type in lower case without parameters, '' where none was sent."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def read(self, limit: int = ANSWER_LIMIT) -> bytes:
+        """The whole body; UpstreamFault when it is longer than `limit`, breaks off or stalls."""
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.next():
+            size += len(piece)
+            if size > limit:
+                raise self._given_up(broken(f"the provider's answer is larger than {limit} bytes"))
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def read_error(self) -> bytes:
+        """The head of an error's body, as far as it comes in time: what is missing does not hide the status."""
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while size < ERROR_LIMIT and (piece := await self.next()):
+                pieces.append(piece)
+                size += len(piece)
+        except UpstreamFault:
+            pass
+        return b"".join(pieces)[:ERROR_LIMIT]
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it arrives; UpstreamFault when it stalls for longer than the idle bound or breaks off."""
+        while piece := await self.next():
+            yield piece
+
+    async def next(self, until: float | None = None) -> bytes | None:
+        """The next piece, b'' at the end, or None when `until` (the loop's clock) passed first; nothing is lost by that."""
+        if self._inflate is None and not self._strange:
+            return await self._arrived(until)
+        return await self._decoded(until)
+
+    async def _decoded(self, until: float | None) -> bytes | None:
+        inflate = self._inflate
+        try:
+            if inflate is None:
+                raise NotDecodable
+            while not (piece := inflate.take()):
+                arrived = await self._arrived(until)
+                if arrived is None:
+                    return None
+                if not arrived:
+                    inflate.finish()
+                    return b""
+                inflate.give(arrived)
+            return piece
+        except NotDecodable as error:
+            raise self._given_up(broken(NOT_DECODED)) from error
+
+    async def _arrived(self, until: float | None) -> bytes | None:
+        connection = self._connection
+        answer = connection.answer
+        if not (answer.size or answer.complete or answer.broken) and not await self._waited(until):
+            return None
+        self._last = now = self._clock()
+        if now >= self._phases.deadline and not answer.complete:
+            raise self._given_up(late("total"))  # however fast it comes
+        if answer.size:
+            return connection.take()
+        if answer.broken:
+            raise broken(BROKE_OFF)
+        return b""
+
+    async def _waited(self, until: float | None) -> bool:
+        """Whether something came; False when `until` passed first."""
+        started = self._clock()
+        at, phase = min((self._phases.deadline, "total"), (self._last + self._phases.idle_s, "idle"))
+        if until is not None and until < at:
+            at, phase = until, "until"
+        try:
+            came = await self._connection.news(at)
+        finally:
+            self.waited_s += self._clock() - started
+        if not came and phase != "until":
+            raise self._given_up(late(phase))
+        return came
+
+    def _given_up(self, fault: UpstreamFault) -> UpstreamFault:
+        """The provider is stopped at once, not when whoever reads has taken note."""
+        self._connection.abort()
+        return fault
+
+    def detach(self) -> None:
+        """The call is over: the connection may be another's."""
+        del self._connection
+
+
+@lru_cache(512)
+def _name(raw: bytes) -> str:
+    return raw.decode("latin-1").lower()
+
+
+def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            continue
+        if text.isprintable() or not _CONTROL.search(text):
+            headers[_name(name)] = text
+    return headers
