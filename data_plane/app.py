@@ -33,7 +33,7 @@ from n4n.runtime.records import LineWriter
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import Instruments
 from n4n.runtime.tls import tls_of
-from n4n.runtime.upstream import Upstream
+from n4n.runtime.upstream import MOST_CONNECTIONS, Upstream
 
 GAUGES_S = 1.0
 OWN_FILES = 500  # files and sockets that are no client's
@@ -59,7 +59,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     follower.start_from_disk()
     clock = time.monotonic  # the loop's own clock, finer: uvloop's stands still during a tick
     health = Health(clock, random.random)
-    upstream = Upstream(clock)
+    upstream = Upstream(clock, proxy=settings.egress_proxy, most=settings.upstream_connections or MOST_CONNECTIONS)
     router = Router(follower=follower, credentials=credentials, health=health, upstream=upstream, dialects=DIALECTS, clock=clock)
     served = Web(router, Meter(instruments, lines), settings)
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token, tls_of(settings))
@@ -73,7 +73,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         tasks = [
             group.create_task(follower.keep(), name="follower"),
             group.create_task(link.run(), name="control link"),
-            group.create_task(_show(follower, health, instruments, reports), name="gauges"),
+            group.create_task(_show(follower, health, upstream, instruments, reports), name="gauges"),
         ]
         try:
             await (_newest_state if settings.takes_over else _first_state)(router, follower)
@@ -102,7 +102,7 @@ async def _newest_state(router: Router, follower: Follower) -> None:
     await until(lambda: router.ready, math.inf)
 
 
-async def _show(follower: Follower, health: Health, instruments: Instruments, reports: Reports) -> None:
+async def _show(follower: Follower, health: Health, upstream: Upstream, instruments: Instruments, reports: Reports) -> None:
     """Keeps the gauges and what health remembers in step with the catalog in use, and the supervisor assured that the loop turns."""
     version, nacks = 0, 0
     while True:
@@ -116,6 +116,7 @@ async def _show(follower: Follower, health: Health, instruments: Instruments, re
             version = catalog.version
             instruments.version.set(version)
             health.keep_only(catalog)
+            upstream.keep_only((one.provider.base_url, one.provider.allow_private) for one in catalog.endpoints.values())
         await asyncio.sleep(GAUGES_S)
 
 

@@ -44,6 +44,8 @@ class Settings:
     tls_key: str = ""
     tls_ca: str = ""  # a PEM file: by whom the others' certificates must be signed
     seal_key: str = ""
+    egress_proxy: str = ""  # http://[USER:PASSWORD@]HOST:PORT for calls to providers; empty: none
+    upstream_connections: int = 10_000  # open connections of one worker to one provider; as many as from clients, so that it binds nobody unasked
     max_body_mib: int = 32
     max_connections: int = 10_000  # open client connections of one worker
     header_timeout_sec: int = 10
@@ -56,7 +58,7 @@ class Settings:
 
     def __repr__(self) -> str:
         """Without secrets, so that a settings value may be logged."""
-        hidden = {"database_url", "redis_url", "admin_token", "node_token", "seal_key"}
+        hidden = {"database_url", "redis_url", "admin_token", "node_token", "seal_key", "egress_proxy"}
         shown = (f"{f.name}={'…' if f.name in hidden and getattr(self, f.name) else repr(getattr(self, f.name))}" for f in fields(self))
         return f"Settings({', '.join(shown)})"
 

@@ -95,15 +95,15 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines((head, body))
         return not self._transport.is_closing()
 
-    async def head(self, at: float) -> bool:
-        """Waits for the head of the answer or for what spoils it; False: the time came first."""
+    def head(self, at: float) -> asyncio.Future[bool]:
+        """Done with the head of the answer or with what spoils it; False: the time came first."""
         answer = self.answer
-        return answer.head_done or answer.broken or await self._wait(at, for_head=True)
+        return self._expect(at, due=answer.head_done or answer.broken, for_head=True)
 
-    async def news(self, at: float) -> bool:
-        """Waits for some of the body, its end, or what spoils it; False: the time came first."""
+    def news(self, at: float) -> asyncio.Future[bool]:
+        """Done with some of the body, its end, or what spoils it; False: the time came first."""
         answer = self.answer
-        return answer.size > 0 or answer.complete or answer.broken or await self._wait(at, for_head=False)
+        return self._expect(at, due=answer.size > 0 or answer.complete or answer.broken, for_head=False)
 
     def take(self) -> bytes:
         """The body that came; lets the provider send more."""
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             self._paused = True
             self._transport.pause_reading()
         if self._waiter is not None:
-            self._wake_if_due()
+            self._wake_if_due(self._waiter)
 
     def eof_received(self) -> None:
         """The peer sends no more."""
@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.state in (State.IDLE, State.TRAILING):
             self.abort()
         elif self._waiter is not None:
-            self._wake_if_due()
+            self._wake_if_due(self._waiter)
 
     def _trail(self) -> None:
         if self.answer.complete:
@@ -197,40 +197,38 @@ class Connection(asyncio.BufferedProtocol):
         self.state = State.IDLE
         self._owner.freed(self)
 
-    async def _wait(self, at: float, *, for_head: bool) -> bool:
-        self._for_head, self._wake_at = for_head, at
-        self._waiter = self._loop.create_future()
-        self._arm(at)
-        try:
-            return await self._waiter
-        finally:
-            self._waiter = None
-
-    def _wake_if_due(self) -> None:
-        answer, waiter = self.answer, self._waiter
-        assert waiter is not None
-        due = answer.head_done if self._for_head else answer.size > 0
-        if (due or answer.complete or answer.broken) and not waiter.done():
+    def _expect(self, at: float, *, due: bool, for_head: bool) -> asyncio.Future[bool]:
+        """One wait at a time. A future that is cancelled is forgotten; what it waited for is not lost."""
+        self._waiter = waiter = self._loop.create_future()
+        if due:
             waiter.set_result(True)
+        else:
+            self._for_head, self._wake_at = for_head, at
+            if self._alarm is None or self._alarm_at > at:
+                self._arm(at)
+        return waiter
+
+    def _wake_if_due(self, waiter: asyncio.Future[bool]) -> None:
+        answer = self.answer
+        if answer.size or answer.complete or answer.broken or (self._for_head and answer.head_done):
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(True)
 
     def _arm(self, at: float) -> None:
         """One timer serves many waits: it is set again when it rings too early, and seldom has to be set earlier."""
-        if self._alarm is not None:
-            if self._alarm_at <= at:
-                return
-            self._alarm.cancel()
+        self._disarm()
         self._alarm, self._alarm_at = self._loop.call_at(at, self._ring), at
 
     def _ring(self) -> None:
         self._alarm = None
-        waiting = self._waiter is not None and not self._waiter.done()
-        if not waiting and self.state is not State.TRAILING:
+        waiter = self._waiter if self._waiter is not None and not self._waiter.done() else None
+        if waiter is None and self.state is not State.TRAILING:
             return
         if self._clock() < self._wake_at:
             self._arm(max(self._wake_at, self._loop.time() + _LEAST_S))
-        elif waiting:
-            assert self._waiter is not None
-            self._waiter.set_result(False)
+        elif waiter is not None:
+            waiter.set_result(False)
         else:
             self.abort()
 

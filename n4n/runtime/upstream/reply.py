@@ -79,54 +79,60 @@ class Reply:
 
     async def next(self, until: float | None = None) -> bytes | None:
         """The next piece, b'' at the end, or None when `until` (the loop's clock) passed first; nothing is lost by that."""
-        if self._inflate is None and not self._strange:
-            return await self._arrived(until)
-        return await self._decoded(until)
+        connection, answer = self._connection, self._connection.answer
+        while True:
+            if self._inflate is not None and (piece := self._decoded(b"")):
+                return piece
+            now = self._clock()
+            if not (answer.size or answer.complete or answer.broken):
+                started, (at, phase) = now, self._bound(until)
+                try:
+                    came = await connection.news(at)
+                finally:
+                    now = self._clock()
+                    self.waited_s += now - started
+                if not came:
+                    if phase == "until":
+                        return None
+                    raise self._given_up(late(phase))
+            self._last = now
+            if now >= self._phases.deadline and not answer.complete:
+                raise self._given_up(late("total"))  # however fast it comes
+            if not answer.size:
+                return self._ended()
+            piece = connection.take()
+            if self._inflate is None and not self._strange:
+                return piece
+            if piece := self._decoded(piece):
+                return piece
 
-    async def _decoded(self, until: float | None) -> bytes | None:
-        inflate = self._inflate
-        try:
-            if inflate is None:
-                raise NotDecodable
-            while not (piece := inflate.take()):
-                arrived = await self._arrived(until)
-                if arrived is None:
-                    return None
-                if not arrived:
-                    inflate.finish()
-                    return b""
-                inflate.give(arrived)
-            return piece
-        except NotDecodable as error:
-            raise self._given_up(broken(NOT_DECODED)) from error
+    def _bound(self, until: float | None) -> tuple[float, str]:
+        """Until when to wait, and what is said then."""
+        at, phase = self._last + self._phases.idle_s, "idle"
+        if self._phases.deadline <= at:
+            at, phase = self._phases.deadline, "total"
+        return (until, "until") if until is not None and until < at else (at, phase)
 
-    async def _arrived(self, until: float | None) -> bytes | None:
-        connection = self._connection
-        answer = connection.answer
-        if not (answer.size or answer.complete or answer.broken) and not await self._waited(until):
-            return None
-        self._last = now = self._clock()
-        if now >= self._phases.deadline and not answer.complete:
-            raise self._given_up(late("total"))  # however fast it comes
-        if answer.size:
-            return connection.take()
-        if answer.broken:
+    def _ended(self) -> bytes:
+        if self._connection.answer.broken:
             raise broken(BROKE_OFF)
+        if self._inflate is not None:
+            try:
+                self._inflate.finish()
+            except NotDecodable as error:
+                raise broken(NOT_DECODED) from error
         return b""
 
-    async def _waited(self, until: float | None) -> bool:
-        """Whether something came; False when `until` passed first."""
-        started = self._clock()
-        at, phase = min((self._phases.deadline, "total"), (self._last + self._phases.idle_s, "idle"))
-        if until is not None and until < at:
-            at, phase = until, "until"
+    def _decoded(self, arrived: bytes) -> bytes:
+        """What is there decoded, a piece of it; b'' when more has to come first."""
         try:
-            came = await self._connection.news(at)
-        finally:
-            self.waited_s += self._clock() - started
-        if not came and phase != "until":
-            raise self._given_up(late(phase))
-        return came
+            if self._inflate is None:
+                raise NotDecodable
+            if arrived:
+                self._inflate.give(arrived)
+            return self._inflate.take()
+        except NotDecodable as error:
+            raise self._given_up(broken(NOT_DECODED)) from error
 
     def _given_up(self, fault: UpstreamFault) -> UpstreamFault:
         """The provider is stopped at once, not when whoever reads has taken note."""
