@@ -33,7 +33,7 @@ from n4n.runtime.records import LineWriter
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import Instruments
 from n4n.runtime.tls import tls_of
-from n4n.runtime.upstream import MOST_CONNECTIONS, Upstream
+from n4n.runtime.upstream import Upstream
 
 GAUGES_S = 1.0
 OWN_FILES = 500  # files and sockets that are no client's
@@ -59,7 +59,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     follower.start_from_disk()
     clock = time.monotonic  # the loop's own clock, finer: uvloop's stands still during a tick
     health = Health(clock, random.random)
-    upstream = Upstream(clock, proxy=settings.egress_proxy, most=settings.upstream_connections or MOST_CONNECTIONS)
+    upstream = Upstream(clock, proxy=settings.egress_proxy, most=settings.upstream_connections)
     router = Router(follower=follower, credentials=credentials, health=health, upstream=upstream, dialects=DIALECTS, clock=clock)
     served = Web(router, Meter(instruments, lines), settings)
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token, tls_of(settings))

@@ -45,7 +45,7 @@ class Settings:
     tls_ca: str = ""  # a PEM file: by whom the others' certificates must be signed
     seal_key: str = ""
     egress_proxy: str = ""  # http://[USER:PASSWORD@]HOST:PORT for calls to providers; empty: none
-    upstream_connections: int = 10_000  # open connections of one worker to one provider; as many as from clients, so that it binds nobody unasked
+    upstream_connections: int = 10_000  # open connections of one worker to one provider's host; as many as from clients, 0: no bound
     max_body_mib: int = 32
     max_connections: int = 10_000  # open client connections of one worker
     header_timeout_sec: int = 10

@@ -12,8 +12,8 @@
 Foreign exceptions end here: whatever goes wrong on the way is an `UpstreamFault` that carries a `Failure`.
 """
 
-from n4n.runtime.upstream.client import MOST_CONNECTIONS, Upstream
+from n4n.runtime.upstream.client import Upstream
 from n4n.runtime.upstream.faults import Phases, UpstreamFault
 from n4n.runtime.upstream.reply import ANSWER_LIMIT, ERROR_LIMIT, Reply
 
-__all__ = ["ANSWER_LIMIT", "ERROR_LIMIT", "MOST_CONNECTIONS", "Phases", "Reply", "Upstream", "UpstreamFault"]
+__all__ = ["ANSWER_LIMIT", "ERROR_LIMIT", "Phases", "Reply", "Upstream", "UpstreamFault"]

@@ -15,6 +15,7 @@ HEAD_LIMIT = 64 << 10  # bytes of a head, those of informational answers before 
 MOST_HEADERS = 128
 FRAME_LIMIT = 256 << 10  # bytes in a row that are no body: chunk extensions, trailers
 
+_SPACE = 0x20
 _BARE = frozenset((204, 304))
 
 
@@ -125,7 +126,7 @@ class Answer:
             return
         headers = self.headers
         headers.append((name, value))
-        if len(headers) > MOST_HEADERS:
+        if len(headers) > MOST_HEADERS or name[-1] == _SPACE:  # which is not for the eye to see: is it that header, or is it not?
             raise _Refused
         length = len(name)
         if length == 14 and name.lower() == b"content-length":

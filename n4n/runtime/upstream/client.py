@@ -15,16 +15,15 @@ from n4n.runtime.upstream.heads import Heads, parted
 from n4n.runtime.upstream.pool import Origin, Pool
 from n4n.runtime.upstream.reply import Reply
 
-MOST_CONNECTIONS = 10_000  # to one origin; as many as a worker accepts from clients, so that this is nobody's bottleneck unasked
-
 
 class Upstream:
     """The connections to providers. One per worker, made inside its loop.
 
-    `proxy` is N4N_EGRESS_PROXY as it was written. StartFailed: it cannot be used.
+    `proxy` is N4N_EGRESS_PROXY as it was written (StartFailed: it cannot be used); `most` is how many connections may lead to one
+    origin, 0: any number.
     """
 
-    def __init__(self, clock: Callable[[], float], look_up: LookUp | None = None, *, proxy: str = "", most: int = MOST_CONNECTIONS) -> None:
+    def __init__(self, clock: Callable[[], float], look_up: LookUp | None = None, *, proxy: str = "", most: int = 0) -> None:
         egress = proxy_of(proxy)
         self._clock, self._most = clock, most
         self._names = Names(clock, look_up)
@@ -119,7 +118,7 @@ class Upstream:
     def keep_only(self, urls: Iterable[tuple[str, bool]]) -> None:
         """Base URLs still in the catalog, and whether each may be inside. Connections to others close when their request ends."""
         self._heads.forget()
-        origins = {parted(url, allow_private=inside)[0] for url, inside in urls}
+        origins = {parted(url, allow_private=inside)[0] for url, inside in set(urls)}
         for origin, pool in tuple(self._pools.items()):
             pool.retired = origin not in origins
             if pool.retired:

@@ -41,7 +41,7 @@ class Pool:
         self._sweep: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"<Pool {self.taken} of {self.most} taken, {len(self._idle)} idle, {len(self._queue)} wait>"
+        return f"<Pool {self.taken} of {self.most or 'any number'} taken, {len(self._idle)} idle, {len(self._queue)} wait>"
 
     def lend_now(self) -> Connection | None:
         """An idle connection."""
@@ -59,7 +59,7 @@ class Pool:
             connection = self.lend_now()
             if connection is not None:
                 return connection
-            if self.taken < self.most:
+            if not self.most or self.taken < self.most:
                 self.taken += 1
                 return None
             turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()

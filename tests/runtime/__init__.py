@@ -1,0 +1,1 @@
+"""What planes share and does I/O, without any."""
