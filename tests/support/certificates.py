@@ -12,6 +12,7 @@ import pytest
 from n4n.runtime.tls import TlsFiles
 
 OPENSSL = shutil.which("openssl")
+_CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="needs the openssl command to make certificates")
 
 
@@ -29,6 +30,15 @@ class Authority:
         _request(name, cert, key, "-CA", self.ca, "-CAkey", self.ca_key, "-addext", f"subjectAltName={host}")
         return TlsFiles(cert, key, self.ca if checks else "")
 
+    def expired(self, name: str, host: str = "IP:127.0.0.1") -> TlsFiles:
+        """One that was good until yesterday."""
+        cert, key, asked = (str(self.folder / f"{name}.{kind}") for kind in ("pem", "key", "csr"))
+        _openssl("req", *_CURVE, "-subj", f"/CN={name}", "-keyout", key, "-out", asked, "-addext", f"subjectAltName={host}")
+        _openssl(
+            "x509", "-req", "-in", asked, "-CA", self.ca, "-CAkey", self.ca_key, "-days", "-1", "-copy_extensions", "copy", "-out", cert
+        )
+        return TlsFiles(cert, key)
+
 
 def new_authority(folder: Path, name: str = "ca") -> Authority:
     """An authority that nobody knows yet."""
@@ -39,7 +49,9 @@ def new_authority(folder: Path, name: str = "ca") -> Authority:
 
 
 def _request(name: str, cert: str, key: str, *more: str) -> None:
+    _openssl("req", "-x509", *_CURVE, "-days", "1", "-subj", f"/CN={name}", "-keyout", key, "-out", cert, *more)
+
+
+def _openssl(*arguments: str) -> None:
     assert OPENSSL is not None
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    command = [OPENSSL, "req", "-x509", *curve, "-days", "1", "-subj", f"/CN={name}", "-keyout", key, "-out", cert, *more]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run([OPENSSL, *arguments], check=True, capture_output=True)

@@ -14,7 +14,7 @@ from n4n.runtime.upstream.pool import Origin
 MOST_HEADS = 1024  # endpoints times accounts times two, for streams and whole answers; many more than a router has in use
 _NAME = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _NOT_IN_VALUES = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_PATH = re.compile(r"[!-~]*\Z")
+_URL = re.compile(r"[!-~]+\Z")
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?\Z")
 _PORTS = {"http": 80, "https": 443}
 
@@ -65,7 +65,7 @@ def parted(url: str, *, allow_private: bool) -> tuple[Origin, bytes, bytes]:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port
         usual = _PORTS[parts.scheme]
-        if not host or port == 0 or not url.isascii() or not _PATH.match(parts.netloc + parts.path + parts.query):
+        if not host or port == 0 or not _URL.match(url):
             raise ValueError
         if ":" not in host and not _HOST.match(host):
             raise ValueError

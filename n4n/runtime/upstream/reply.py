@@ -153,7 +153,7 @@ def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in raw:
         try:
-            text = value.decode()
+            text = value.decode().rstrip(" \t")
         except UnicodeDecodeError:
             continue
         if text.isprintable() or not _CONTROL.search(text):
