@@ -109,10 +109,10 @@ async def by_ours(upstream: Upstream, url: str) -> tuple[object, ...]:
         return 0, NONE if (fault.failure.message, fault.failure.may_have_run) == (NO_ANSWER, True) else "", {}
 
 
-async def by_aiohttp(session: aiohttp.ClientSession, url: str) -> tuple[object, ...]:
+async def by_aiohttp(http: aiohttp.ClientSession, url: str) -> tuple[object, ...]:
     """What aiohttp's client makes of it, set up for the same task."""
     try:
-        async with session.post(url + "/chat/completions", data=b"{}", headers=dict(HEADERS), allow_redirects=False) as answer:
+        async with http.post(url + "/chat/completions", data=b"{}", headers=dict(HEADERS), allow_redirects=False) as answer:
             headers = {name.lower(): value for name, value in answer.headers.items()}
             try:
                 return answer.status, await answer.read(), headers
@@ -131,12 +131,12 @@ async def test_an_answer_means_what_aiohttps_client_takes_it_for():
         await writer.drain()
 
     differences = {}
-    session = aiohttp.ClientSession(max_line_size=16 << 10, max_field_size=64 << 10)
-    async with serving(answered) as port, client() as upstream, session:
+    http = aiohttp.ClientSession(max_line_size=16 << 10, max_field_size=64 << 10)
+    async with serving(answered) as port, client() as upstream, http:
         url = f"http://127.0.0.1:{port}/v1"
         for name, case in CASES.items():
             now[:] = [case.raw]
-            ours, theirs = await by_ours(upstream, url), await by_aiohttp(session, url)
+            ours, theirs = await by_ours(upstream, url), await by_aiohttp(http, url)
             assert ours[:2] == (case.status, NONE if not case.status else BROKEN if case.body is None else case.body), name
             if case.aiohttp:
                 assert ours != theirs, f"{name}: no difference any more"
