@@ -5,12 +5,15 @@ An answer that is not a stream is a stream of one chunk. Values are msgspec stru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from n4n.core.errors import Failure
+
+
+CHAT = "chat"  # the shape of chat completions, which every skin and dialect translates from and to
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -26,7 +29,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One event of an answer in OpenAI's shape. `payload` is its JSON as it came, never re-encoded when nothing has to change."""
+    """One event of an answer. `payload` is its JSON as it came, never re-encoded when nothing has to change: in the shape of a
+    chat completion's chunk, or in the words of the dialect that `shape` names where the client speaks that dialect too."""
 
     payload: bytes
     content: bool = False  # holds text, reasoning, a tool call or a refusal: what the client may see as output
@@ -35,6 +39,8 @@ class Chunk(msgspec.Struct, frozen=True):
     usage: Usage | None = None  # cumulative: replaces what came before
     output_bytes: int = 0  # bytes of text, reasoning and arguments in it, for a local count where the provider gives none
     unfinished: bool = False  # finishes one choice, but another one that was asked for is still to finish
+    shape: str = CHAT
+    event: bytes = b""  # the name of the event, where the shape has names
 
 
 class Comment(msgspec.Struct, frozen=True):
@@ -54,9 +60,43 @@ class Done(msgspec.Struct, frozen=True):
 Event = Chunk | Comment | Failed | Done
 
 
+class Translated(Mapping[str, msgspec.Raw]):
+    """Members of a body in another shape than the client's, made when somebody first needs them: a provider of the client's own
+    dialect never does. `make` may raise RequestError, at that moment."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Mapping[str, msgspec.Raw]]) -> None:
+        self._make = make
+        self._made: Mapping[str, msgspec.Raw] | None = None
+
+    def _known(self) -> Mapping[str, msgspec.Raw]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __getitem__(self, name: str) -> msgspec.Raw:
+        return self._known()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A body in the words of a dialect other than chat: its members as the client wrote them, n4n's own ones taken out."""
+
+    dialect: str  # the name of the dialect: its providers get these members, all others the translation
+    fields: Mapping[str, msgspec.Raw]
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What a client asked for. `fields` are the members of its body, each as raw JSON bytes, in their order, n4n's own ones taken out."""
+    """What a client asked for. `fields` are the members of its body, each as raw JSON bytes, in their order, n4n's own ones taken
+    out; where the client speaks another dialect than chat, they are the translation, and `native` is what it wrote."""
 
     fields: Mapping[str, msgspec.Raw]
     model: str
@@ -69,6 +109,7 @@ class ChatRequest:
     unsupported_params: str | None = None
     provider_object: object = None  # the body's `provider` preferences as parsed JSON, None: none given
     n: int = 1  # how many choices were asked for
+    native: Native | None = None
 
 
 @dataclass(frozen=True, slots=True)
