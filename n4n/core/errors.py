@@ -249,6 +249,20 @@ class Draining(Unavailable):
     code = "draining"
 
 
+class StoreUnavailable(Unavailable):
+    """Redis cannot be used now; limits and health go on with what this router knows."""
+
+    code = "store_unavailable"
+
+
+class StoreRefused(StoreUnavailable):
+    """Redis answered with an error; `reply_code` is its first word (WRONGTYPE, NOPERM, ERR…), never its text, which may hold keys."""
+
+    def __init__(self, reply_code: str, what: str) -> None:
+        super().__init__(f"Redis refused {what} with {reply_code}")
+        self.reply_code = reply_code
+
+
 class StartFailed(Exception):
     """A program cannot start; the message is one line that names the cause and the remedy."""
 
