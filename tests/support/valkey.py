@@ -90,11 +90,10 @@ def _words(value: str) -> list[str]:
 @contextmanager
 def running_valkey(folder: Path, *, sentinel: bool = False, **options: str) -> Iterator[ValkeyServer]:
     """A server with `options` as in valkey.conf, `_` for `-`; ended in the end."""
-    server = ValkeyServer(folder, {name.replace("_", "-"): value for name, value in options.items()}, sentinel=sentinel)
+    port = int(options.pop("port", "0")) or None
+    server = ValkeyServer(folder, {name.replace("_", "-"): value for name, value in options.items()}, port=port, sentinel=sentinel)
     server.start()
     try:
         yield server
     finally:
         server.kill()
-
-

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from n4n.core.errors import StoreUnavailable
@@ -25,8 +25,8 @@ Outcome = Reply | StoreUnavailable
 class Carrier(Protocol):
     """Where a call was sent."""
 
-    def missed(self, now: float) -> None:
-        """Calls ran out of time on it."""
+    def missed(self, calls: int, now: float) -> None:
+        """So many calls ran out of time on it."""
 
 
 class Call:
@@ -183,18 +183,18 @@ class Deadlines:
             self._timer = self._loop.call_at(now + _EXCUSED_S, self._ring)
             return
         self._excused = False
-        for carrier in self._expire(now):
-            carrier.missed(now)
+        for carrier, calls in self._expire(now).items():
+            carrier.missed(calls, now)
         self._timer = self._loop.call_at(max(self._due[0].deadline, now + _EXCUSED_S), self._ring) if self._due else None
 
-    def _expire(self, now: float) -> Sequence[Carrier]:
-        """Forgets what is done and fails what is due; where those were."""
-        touched: dict[int, Carrier] = {}
+    def _expire(self, now: float) -> Mapping[Carrier, int]:
+        """Forgets what is done and fails what is due; how many of those were where."""
+        missed: dict[Carrier, int] = {}
         due = self._due
         while due and (due[0].is_done() or due[0].deadline <= now):
             call = due.popleft()
             if not call.is_done():
                 call.fail(StoreUnavailable(NO_ANSWER))
                 if call.carrier is not None:
-                    touched[id(call.carrier)] = call.carrier
-        return tuple(touched.values())
+                    missed[call.carrier] = missed.get(call.carrier, 0) + 1
+        return missed

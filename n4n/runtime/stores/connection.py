@@ -59,7 +59,7 @@ class Owner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """`buffer` is lent by the loop's thread for one step at a time, so that all connections of a worker can share it."""
 
-    __slots__ = ("_asked_at", "_bounds", "_buffer", "_counted_at", "_gets", "_heard_at", "_is_lost", "_loop", "_out", "_owner", "_pending",
+    __slots__ = ("_asked_at", "_bounds", "_buffer", "_gets", "_heard_at", "_is_lost", "_loop", "_out", "_owner", "_pending",
                  "_reader", "_silence", "_size", "_tally", "_transport")  # fmt: skip
 
     def __init__(self, owner: Owner, bounds: Bounds, buffer: memoryview) -> None:
@@ -71,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = Reader(replyError=ReplyError, notEnoughData=_MORE)
         self._gets = self._reader.gets
         self._tally = Tally(SILENCE_SPANS * bounds.deadline_s)
-        self._asked_at = self._heard_at = self._counted_at = 0.0
+        self._asked_at = self._heard_at = 0.0
         self._silence: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._is_lost = False
@@ -140,16 +140,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- called by deadlines ---
 
-    def missed(self, now: float) -> None:
-        """Calls ran out of time here. Those of half a deadline are one miss: it is the server's state that is judged, not the load."""
+    def missed(self, calls: int, now: float) -> None:
+        """So many ran out of time here."""
         if self._is_lost:
             return
-        if now - self._counted_at >= self._bounds.deadline_s / 2:
-            self._counted_at = now
-            if self._tally.missed(now):
-                self.end(NO_ANSWER)
-                return
-        if self._silence is None:
+        if self._tally.missed(calls, now):
+            self.end(NO_ANSWER)
+        elif self._silence is None:
             self._silence = self._loop.call_at(self._silent_at(), self._listen)
 
     def _silent_at(self) -> float:
@@ -223,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
                 call.fail(StoreRefused(code, call.name))
             case Ill(code):
                 call.fail(StoreRefused(code, call.name))
-                self.missed(self._loop.time())
+                self.missed(1, self._loop.time())
             case Wrong(code):
                 call.fail(StoreRefused(code, call.name))
                 self.end(LOST)

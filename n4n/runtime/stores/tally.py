@@ -21,11 +21,11 @@ class Tally:
     misses: int = 0
     since: float = 0.0
 
-    def missed(self, now: float) -> bool:
+    def missed(self, calls: int, now: float) -> bool:
         """True: it trips."""
         if not self.misses:
             self.hits, self.since = 0, now
-        self.misses += 1
+        self.misses += calls
         if now - self.since < self.span_s or self.hits + self.misses < LEAST:
             return False
         if self.misses >= self.hits:
