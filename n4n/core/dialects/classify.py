@@ -7,7 +7,7 @@ misleads: a 429 may be about money, a 403 about length, a 400 about an expired k
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -101,10 +101,12 @@ class Told:
     metadata: Mapping[str, object] = field(default_factory=dict)
 
 
-def failure_of(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Failure:
-    """The failure that an answer with an error status is."""
+def failure_of(
+    status: int, headers: Mapping[str, str], body: bytes, now: float, read: Callable[[object], Told | None] | None = None
+) -> Failure:
+    """The failure that an answer with an error status is. `read`: how a dialect of another shape finds the error in a parsed body."""
     try:
-        told = read_error(json_bytes.parse(body))
+        told = (read or read_error)(json_bytes.parse(body))
     except json_bytes.NotJson:
         told = _from_text(body)
     hint = explicit_hint_s(headers, body, now)
