@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
-from aiohttp import web
-
-from data_plane.meter import Meter, Record, note
+from data_plane.meter import Meter, note
+from data_plane.outgoing import Outgoing
+from data_plane.record import Record
 from data_plane.replies import error_event
 from n4n.core.chat import Chunk, Usage
 from n4n.core.errors import GatewayError
@@ -21,12 +21,12 @@ KEEP_ALIVE = b": n4n\n\n"
 END_WAIT_S = 0.1  # and for the end mark once the usage has come: reading it keeps the connection reusable
 
 
-class ClientGone(Exception):
-    """The client closed its connection or stopped reading; `response` is the stream that it left."""
+_HIT, _MISS, _BYPASS = (b"x-n4n-cache-status: %b\r\n" % status for status in (b"hit", b"miss", b"bypass"))
+_EVENT_STREAM = b"content-type: text/event-stream; charset=utf-8\r\nx-accel-buffering: no\r\n"
 
-    def __init__(self, response: web.StreamResponse) -> None:
-        super().__init__("the client is gone")
-        self.response = response
+
+class ClientGone(Exception):
+    """The client closed its connection or stopped reading"""
 
 
 class Answer(Protocol):
@@ -47,56 +47,33 @@ class Answer(Protocol):
         """The answer is whole and its record settled."""
         ...
 
-    @property
-    def response(self) -> web.StreamResponse:
-        """What was sent, for the server; there is one once `finish` was called."""
-        ...
+
+def answer_fields(record: Record) -> bytes:
+    """The header lines of §2.2 that every answer bears."""
+    endpoint, version, cache_control = record.selected, record.catalog_version, record.cache_control
+    return b"server: n4n\r\nx-request-id: %b\r\nx-n4n-fallback-attempts: %d\r\nx-n4n-overhead-ms: %.1f\r\n%b%b%b" % (
+        record.request_id.encode(),
+        record.fallback_attempts,
+        record.overhead_s * 1000,
+        b"" if endpoint is None else _endpoint_fields(endpoint.provider.name, endpoint.id, endpoint.model),
+        b"" if version is None else b"x-n4n-catalog-version: %d\r\n" % version,
+        b"" if cache_control is None else b"cache-control: %b\r\n" % cache_control.encode(),
+    )
 
 
-def answer_headers(record: Record) -> dict[str, str]:
-    """The response headers of §2.2 that every answer bears."""
-    headers = {
-        "server": "n4n",
-        "x-request-id": record.request_id,
-        "x-n4n-fallback-attempts": str(record.fallback_attempts),
-        "x-n4n-overhead-ms": f"{record.overhead_s * 1000:.1f}",
-    }
-    endpoint = record.selected
-    if endpoint is not None:
-        headers["x-n4n-provider"] = endpoint.provider.name
-        headers["x-n4n-endpoint"] = endpoint.id
-        headers["x-n4n-model"] = endpoint.model
-    if record.catalog_version is not None:
-        headers["x-n4n-catalog-version"] = str(record.catalog_version)
-    if record.cache_control is not None:
-        headers["cache-control"] = record.cache_control
-    return headers
-
-
-@asynccontextmanager
-async def _taken(response: web.StreamResponse) -> AsyncIterator[None]:
-    """What is written inside is taken by the client, or it is ClientGone; the connection itself cuts off one that reads nothing."""
-    try:
-        yield
-    except ConnectionError as error:
-        raise ClientGone(response) from error
+@lru_cache(4096)
+def _endpoint_fields(provider: str, endpoint: str, model: str) -> bytes:
+    return f"x-n4n-provider: {provider}\r\nx-n4n-endpoint: {endpoint}\r\nx-n4n-model: {model}\r\n".encode()
 
 
 class WholeAnswer:
     """One JSON body."""
 
-    def __init__(self, request: web.BaseRequest, record: Record) -> None:
-        self._request, self._record = request, record
+    def __init__(self, outgoing: Outgoing, record: Record) -> None:
+        self._outgoing, self._record = outgoing, record
         self._payload = b""
         self.wake_at: float | None = None
         self.quiet_until: float | None = None
-        self._response: web.StreamResponse | None = None
-
-    @property
-    def response(self) -> web.StreamResponse:
-        """The response, made by `finish`."""
-        assert self._response is not None
-        return self._response
 
     def put(self, chunks: Sequence[Chunk]) -> bool:
         """Keeps the one chunk that is the answer."""
@@ -108,27 +85,14 @@ class WholeAnswer:
 
     async def finish(self, usage: Usage | None) -> None:
         """Sends the response, the block spliced into the body as it came; ClientGone when nobody takes it."""
-        record = self._record
-        headers = answer_headers(record)
-        if record.cost_usd is not None:
-            headers["x-n4n-usage-cost-usd"] = f"{record.cost_usd:f}"
-        if record.no_store:
-            headers["x-n4n-cache-status"] = "bypass"
-        else:
-            headers["x-n4n-cache-status"] = "hit" if usage is not None and usage.cached_tokens > 0 else "miss"
-        response = web.Response(body=with_note(self._payload, note(record)), content_type="application/json", headers=headers)
-        self._response = response
-        if record.closing():
-            response.force_close()
-        async with _taken(response):
-            await response.prepare(self._request)
-            await response.write_eof()
-
-
-class _EventStream(web.StreamResponse):
-    """A stream whose head leaves with the first events instead of in a write of its own."""
-
-    _send_headers_immediately = False
+        record, cached = self._record, usage is not None and usage.cached_tokens > 0
+        body = with_note(self._payload, note(record))
+        status = _BYPASS if record.no_store else _HIT if cached else _MISS
+        cost = b"" if record.cost_usd is None else b"x-n4n-usage-cost-usd: %b\r\n" % record.cost_usd.encode()
+        try:
+            await self._outgoing.whole(200, answer_fields(record) + cost + status, body, last=record.closing())
+        except ConnectionError as error:
+            raise ClientGone from error
 
 
 class StreamAnswer:
@@ -136,26 +100,19 @@ class StreamAnswer:
 
     def __init__(
         self,
-        request: web.BaseRequest,
+        outgoing: Outgoing,
         record: Record,
         meter: Meter,
         *,
         include_usage: bool,
         keep_alive_s: float = KEEP_ALIVE_S,
     ) -> None:
-        self._request, self._record, self._meter = request, record, meter
+        self._outgoing, self._record, self._meter = outgoing, record, meter
         self._keep_alive_s = keep_alive_s
         self._tail = StreamTail(include_usage)
         self._unsent: list[bytes] = []
         self.wake_at: float | None = None
         self.quiet_until: float | None = None
-        self._response: web.StreamResponse | None = None
-
-    @property
-    def response(self) -> web.StreamResponse:
-        """The open stream."""
-        assert self._response is not None
-        return self._response
 
     def put(self, chunks: Sequence[Chunk]) -> bool:
         """Takes what may go now; the chunk with the finish reason is kept back for its usage."""
@@ -185,28 +142,21 @@ class StreamAnswer:
         self._unsent.append(DONE)
         await self._write(b"".join(self._unsent), last=True)
 
-    async def interrupt(self, error: GatewayError) -> web.StreamResponse:
+    async def interrupt(self, error: GatewayError) -> None:
         """One last event that says so; never a bare close, never a false finish."""
         self._unsent.append(error_event(error, self._record))
         await self._write(b"".join(self._unsent), last=True)
-        return self.response
 
     async def _write(self, piece: bytes, *, last: bool) -> None:
         self._unsent.clear()
-        if self._response is None:
-            self._response = _EventStream(headers=self._headers())
-            if self._record.closing():
-                self._response.force_close()
-        async with _taken(self._response):
-            if not self._response.prepared:
-                await self._response.prepare(self._request)
-            await (self._response.write_eof(piece) if last else self._response.write(piece))
+        try:
+            head = b"" if self._outgoing.begun else self._outgoing.begin(self._fields(), last=self._record.closing())
+            await self._outgoing.piece(head, piece, end=last)
+        except ConnectionError as error:
+            raise ClientGone from error
         self.quiet_until = self._record.clock() + self._keep_alive_s
 
-    def _headers(self) -> dict[str, str]:
-        headers = answer_headers(self._record)
-        headers["content-type"] = "text/event-stream; charset=utf-8"
-        headers.setdefault("cache-control", "no-cache")
-        headers["x-accel-buffering"] = "no"
-        headers["x-n4n-cache-status"] = "bypass" if self._record.no_store else "miss"
-        return headers
+    def _fields(self) -> bytes:
+        record = self._record
+        fresh = b"" if record.cache_control is not None else b"cache-control: no-cache\r\n"
+        return answer_fields(record) + _EVENT_STREAM + fresh + (_BYPASS if record.no_store else _MISS)

@@ -19,11 +19,13 @@ import n4n
 from data_plane.catalog import Follower, Pace
 from data_plane.credentials import Credentials
 from data_plane.health import Health
+from data_plane.intake import Intake, SharedIntake
 from data_plane.leaving import Orders, Serving, drain, until
 from data_plane.listeners import BACKLOG, listening_socket
 from data_plane.meter import Meter
 from data_plane.reports import LIVES, SERVES, Reports
 from data_plane.router import Router
+from data_plane.tally import Tally, row_of
 from data_plane.web import Web
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.discovery import LinkRules
@@ -77,17 +79,25 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         ]
         try:
             await (_newest_state if settings.takes_over else _first_state)(router, follower)
-            site = web.SockSite(runner, sock, backlog=BACKLOG)
-            await site.start()
+            intake = _intake(settings, runner, server, sock)
+            await intake.start()
             reports.say(SERVES)
             log.info("worker %d serves on %s:%d", settings.worker, settings.host, settings.port)
-            yield Serving(served, server, site, sock)
+            yield Serving(served, server, intake, sock, shares=bool(settings.tally_fd))
         finally:
             await runner.cleanup()
             await upstream.close()
+            served.told()
             lines.flush()
             for task in tasks:
                 task.cancel()
+
+
+def _intake(settings: Settings, runner: web.ServerRunner, server: web.Server, sock: socket.socket) -> Intake:
+    """How clients come in: by turns with other workers, or all of them."""
+    if not settings.tally_fd:
+        return web.SockSite(runner, sock, backlog=BACKLOG)
+    return SharedIntake(server, sock, Tally(settings.tally_fd, row_of(settings.worker, settings.slot)))
 
 
 async def _first_state(router: Router, _: Follower) -> None:

@@ -37,7 +37,7 @@ class BodyBounds:
 class BoundedRequest(web.BaseRequest):
     """One request of a client. `read` is the one way to its body."""
 
-    ATTRS = web.BaseRequest.ATTRS | {"bounds", "doubtful", "spoken"}
+    ATTRS = web.BaseRequest.ATTRS | {"_special", "bounds", "doubtful", "spoken"}
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class BoundedRequest(web.BaseRequest):
         plain = message if message.version in _VERSIONS and message.method != "UNKNOWN" else _in_plain_http(message)
         super().__init__(plain, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=bounds.most)
         self.bounds = bounds
+        self._special = "content-encoding" in self.headers or "expect" in self.headers
         self.doubtful = message.method == "CONNECT"  # where it ends is a matter of opinion: nothing after it is read
 
     def check(self) -> None:
@@ -67,7 +68,7 @@ class BoundedRequest(web.BaseRequest):
         coding = self.headers.get("transfer-encoding")
         if coding is not None and (coding.strip().lower() != "chunked" or self.spoken == HttpVersion10):
             return "transfer-encoding must be absent, or chunked in HTTP/1.1"
-        if self.rel_url.raw_fragment:
+        if "#" in self.raw_path:
             return "the URL must not hold a fragment"
         if not _HOST.match(self.headers.get("host", "")):
             return "host must be a name or an address, and perhaps a port"
@@ -75,6 +76,12 @@ class BoundedRequest(web.BaseRequest):
 
     async def read(self) -> bytes:
         """The whole body, decompressed. RequestError: too large, too slow, broken, or in an encoding that is not spoken here."""
+        content = self.content
+        if content.is_eof() and not self._special and content.exception() is None:  # it came with its head
+            whole = content.read_nowait(-1)
+            if len(whole) > self.bounds.most:
+                raise self.bounds.too_large()
+            return whole
         if (self.content_length or 0) > self.bounds.most:
             raise self.bounds.too_large()
         inflate = self._inflate()

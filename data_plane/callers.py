@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import time
 
 from aiohttp import web
@@ -20,11 +19,6 @@ _NO_QUERY: MultiMapping[str] = MultiDict()
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
 PRIORITIES = ("interactive", "background", "best_effort")
 MAX_TIMEOUT_MS = 24 * 3_600_000
-
-
-def new_request_id() -> str:
-    """A label for a request that came without one."""
-    return "req_" + secrets.token_hex(12)
 
 
 class Asked:

@@ -15,7 +15,8 @@ import asyncio
 import logging
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import cast
@@ -47,22 +48,23 @@ RequestFactory = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An answer to bytes that never became a request."""
+    """An answer to bytes that never became a request. `fields`: its header lines, each with its line end."""
 
     status: int
-    headers: Mapping[str, str]
+    fields: bytes
     body: bytes
 
     def wire(self) -> bytes:
         """As bytes that close the connection."""
-        fields = {
-            **self.headers,
-            "content-type": "application/json; charset=utf-8",
-            "content-length": str(len(self.body)),
-            "connection": "close",
-        }
-        lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}", *(f"{name}: {value}" for name, value in fields.items())]
-        return "\r\n".join(lines).encode() + b"\r\n\r\n" + self.body
+        return whole(self.status, self.fields + b"connection: close\r\n", self.body)
+
+
+def whole(status: int, fields: bytes, body: bytes) -> bytes:
+    """A whole JSON answer as it goes out."""
+    return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (_STATUS_LINES[status], fields, len(body), body)
+
+
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
 class Head:
@@ -71,6 +73,10 @@ class Head:
     __slots__ = ("_seam", "done", "since", "size")
 
     def __init__(self, since: float | None = None) -> None:
+        self.reset(since)
+
+    def reset(self, since: float | None = None) -> None:
+        """Another head is to come."""
         self.since, self.size, self.done = since, 0, False
         self._seam = b""
 
@@ -119,19 +125,19 @@ class Unread:
         return self.size > 0 and now - self._moved >= bound_s
 
 
-class LastAnswer(web.Response):
-    """An answer after which nothing more is read: it arrives although its client may still be sending."""
+class Written:
+    """What aiohttp is told of an answer that has been written already. `keep_alive`: whether the connection may carry another."""
 
-    def __init__(self, refused: Refused, wire: asyncio.Transport) -> None:
-        super().__init__(status=refused.status, body=refused.body, content_type="application/json", headers=refused.headers)
-        self.force_close()
-        self._wire = wire
+    __slots__ = ("keep_alive",)
 
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Sends the end, then gives the client a moment to take it before the connection is closed over its unread bytes."""
-        await super().write_eof(data)
-        self._wire.write_eof()
-        await asyncio.sleep(LINGER_S)
+    def __init__(self, *, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+
+    async def prepare(self, _: web.BaseRequest) -> None:
+        """Nothing is left to do."""
+
+    async def write_eof(self) -> None:
+        """Nothing is left to do."""
 
 
 class Connection(web.RequestHandler):
@@ -154,7 +160,10 @@ class Connection(web.RequestHandler):
         self.head = Head()
         self.unread = Unread()
         self.body: StreamReader | None = None  # of the newest request
-        self.busy = self.refused = False
+        self.busy = self.refused = self.answering = False
+        self.clogged = False  # the client has not taken enough of what was written to be sent more
+        self._held = self._upgrading = False
+        self._room: asyncio.Future[None] | None = None
         self.wire: asyncio.Transport | None = None  # aiohttp forgets its own before the last bytes have left
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -169,6 +178,7 @@ class Connection(web.RequestHandler):
         """It is gone, and everything that was written with it."""
         self.door.left()
         self.wire = None
+        self._unclogged()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -184,34 +194,86 @@ class Connection(web.RequestHandler):
                 return
         super().data_received(data)
 
+    def pause_reading(self) -> None:
+        """So much of a body has come that the client has to wait."""
+        self._held = True
+        super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """aiohttp asks for it after every piece of a body; there is something to do only after a pause."""
+        if self._held:
+            self._held = False
+            super().resume_reading(resume_parser)
+
+    def pause_writing(self) -> None:
+        """What was written waits for the client."""
+        self.clogged = True
+        super().pause_writing()
+
     def resume_writing(self) -> None:
         """The client has taken enough for us to go on."""
         self.unread.moved()
+        self._unclogged()
         super().resume_writing()
 
-    def began(self, body: StreamReader) -> None:
-        """A head is complete; its request is being answered."""
-        self.head, self.body, self.busy = Head(), body, True
+    def _unclogged(self) -> None:
+        self.clogged = False
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    def write(self, piece: bytes) -> None:
+        """Bytes of an answer. ConnectionError: the client is gone."""
+        wire = self.wire
+        if wire is None or wire.is_closing():
+            raise ConnectionError("the client is gone")
+        self.answering = True
+        wire.write(piece)
+
+    async def room(self) -> None:
+        """Returns when the client has taken enough. ConnectionError: it is gone."""
+        while self.clogged:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+        if self.wire is None:
+            raise ConnectionError("the client is gone")
+
+    def began(self, body: StreamReader, *, upgrading: bool) -> None:
+        """A head is complete; its request is being answered. `upgrading`: it asked for another protocol, which it does not get."""
+        self._upgrading = upgrading
+        self.head.reset()
+        self.body, self.busy, self.answering = body, True, False
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Writes what is left of an answer; from then on the next head's time counts."""
         try:
+            if isinstance(resp, Written) and not self._upgrading:
+                return resp, False
+            if isinstance(resp, Refused):
+                return await self._last_answer(resp), False
             return await super().finish_response(request, resp, start_time)
         finally:
             self.busy = False
             if self.head.since is not None:
                 self.head.since = self.door.clock()
 
+    async def _last_answer(self, refused: Refused) -> web.StreamResponse:
+        """Sends the end, then gives the client a moment to take it before the connection is closed over its unread bytes."""
+        self.write(refused.wire())
+        if self.wire is not None:
+            self.wire.write_eof()
+        await asyncio.sleep(LINGER_S)
+        return Written(keep_alive=False)  # type: ignore[return-value]  # see Written
+
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         """The answer to bytes that are no request. What aiohttp knows of them may hold a key, so it is neither told nor logged."""
-        if self.wire is None or request.writer.output_size > 0:
+        if self.wire is None or self.answering or request.writer.output_size > 0:
             raise ConnectionError("nothing can be answered any more")
         self.refused = True
-        return LastAnswer(self.door.refusal(error_of(exc)), self.wire)
+        return self.door.refusal(error_of(exc))  # type: ignore[return-value]  # `finish_response` knows it
 
     def log_exception(self, *args: object, **kw: object) -> None:
         """aiohttp logs requests and their bytes here; the request log has what may be known of them."""
@@ -306,6 +368,7 @@ class Door(web.Server):
         super().__init__(handler, request_factory=request_factory, handler_cancellation=True)
         self.bounds, self.refusal, self._full = bounds, refusal, full
         self.clock = asyncio.get_running_loop().time
+        self.wall = time.time
         self._open = 0
         self._round: asyncio.TimerHandle | None = None
         self._told = False

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from data_plane.meter import Record
+from data_plane.record import Record
 from n4n.core.errors import AttemptsExhausted, GatewayError, NoEligibleEndpoint, NoEndpointNow, RequestError
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -16,14 +16,14 @@ _TRY_AGAIN = frozenset((408, 429, 502, 503, 504))
 _IN_VAIN = frozenset(("quota_exhausted", "upstream_denied", "no_eligible_endpoint"))  # until somebody mends it
 
 
-def error_headers(error: GatewayError) -> dict[str, str]:
-    """`retry-after` on 429 and 503 only; `x-should-retry: false` where another try cannot help."""
-    headers: dict[str, str] = {}
+def error_fields(error: GatewayError) -> bytes:
+    """The header lines `retry-after`, on 429 and 503 only, and `x-should-retry: false` where another try cannot help."""
+    fields = b""
     if error.status in (429, 503):
-        headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s or 1)))
+        fields += b"retry-after: %d\r\n" % max(1, math.ceil(error.retry_after_s or 1))
     if error.status not in _TRY_AGAIN or error.code in _IN_VAIN:
-        headers["x-should-retry"] = "false"
-    return headers
+        fields += b"x-should-retry: false\r\n"
+    return fields
 
 
 def error_body(error: GatewayError, record: Record) -> bytes:

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import assert_never
 
 from data_plane.answers import Answer
 from data_plane.health import Measured
-from data_plane.meter import AttemptRecord, Record
+from data_plane.labels import new_attempt_id
+from data_plane.record import AttemptRecord, Record
 from data_plane.router import Router
 from n4n.core.attempts import Attempts, GiveUp, Send, Wait
 from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, Usage
@@ -83,7 +83,7 @@ async def serve(router: Router, exchange: Exchange) -> None:
 async def _attempt(router: Router, exchange: Exchange, made: Plan, candidate: Candidate, deadline: float) -> Failure | None:
     """One call to one candidate. None: the client has its answer. StreamInterrupted: it broke after release."""
     snapshot, health, record = router.world().snapshot, router.health, exchange.record
-    attempt = record.dispatched(router.attempt_id(), candidate.endpoint, candidate.account.name)
+    attempt = record.dispatched(new_attempt_id(), candidate.endpoint, candidate.account.name)
     failure: Failure | None = None
     try:
         failure = await _call(router, exchange, made, candidate, deadline, attempt)
@@ -275,8 +275,7 @@ def _bill(exchange: Exchange, reading: _Reading) -> None:
     record.counted = estimate(exchange.chat.body_bytes, reading.output_bytes)
     believed = not suspect(reading.usage, reading.output_bytes > 0)
     record.usage = reading.usage if believed and reading.usage is not None else record.counted
-    cost = usd(cost_pico(record.usage, record.attempts[-1].endpoint.price))
-    record.cost_usd = None if cost is None else Decimal(cost)
+    record.cost_usd = usd(cost_pico(record.usage, record.attempts[-1].endpoint.price))
 
 
 def _measured(attempt: AttemptRecord, record: Record) -> Measured:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 import time
 from collections.abc import Callable, Mapping
 
@@ -74,7 +73,3 @@ class Router:
     def secret(self, account: Account) -> str | None:
         """The account's key for the Authorization header; None where it needs none."""
         return self._credentials.reveal(account.name)
-
-    def attempt_id(self) -> str:
-        """A new id of one dispatch, made here and never from a client's label."""
-        return "att_" + secrets.token_hex(12)

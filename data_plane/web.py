@@ -12,12 +12,15 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
-from data_plane.answers import ClientGone, answer_headers
+from data_plane.answers import ClientGone, answer_fields
 from data_plane.bodies import BodyBounds, BoundedRequest
-from data_plane.callers import Asked, authenticate, new_request_id
-from data_plane.connections import Bounds, Connection, Door, Refused
-from data_plane.meter import Meter, Record
-from data_plane.replies import error_body, error_headers, outcome
+from data_plane.callers import Asked, authenticate
+from data_plane.connections import Bounds, Connection, Door, Refused, Written
+from data_plane.labels import new_request_id
+from data_plane.meter import Meter
+from data_plane.outgoing import Outgoing
+from data_plane.record import Record
+from data_plane.replies import error_body, error_fields, outcome
 from data_plane.router import Router
 from data_plane.skins.chat import chat_completions
 from data_plane.skins.explain import encode, explain_route
@@ -27,7 +30,8 @@ from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import exposition
 
 log = logging.getLogger("n4n.data_plane")
-Handler = Callable[[BoundedRequest, Asked, Record], Awaitable[web.StreamResponse]]
+Reply = web.StreamResponse | Written  # what aiohttp is given: to send, or to know that it was sent
+Handler = Callable[[BoundedRequest, Outgoing, Asked, Record], Awaitable[web.StreamResponse | None]]
 
 
 class Web:
@@ -40,6 +44,11 @@ class Web:
         self.draining = False  # every answer closes its connection; requests are served as ever
         self.running: set[asyncio.Task[object]] = set()  # the requests in the works
         self._cut = False
+        self._plain: dict[str, Callable[[], Awaitable[web.StreamResponse]]] = {
+            "/live": self._live,
+            "/ready": self._ready,
+            "/metrics": self._metrics,
+        }
         self._routes: dict[tuple[str, str], Handler] = {
             ("POST", "/v1/chat/completions"): self._chat,
             ("POST", "/v1/route:explain"): self._explain,
@@ -60,7 +69,7 @@ class Web:
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
         if isinstance(protocol, Connection):
-            protocol.began(payload)
+            protocol.began(payload, upgrading=message.upgrade)
         if self.draining:
             message = message._replace(should_close=True)
         return BoundedRequest(message, payload, protocol, writer, task, self._body_bounds)
@@ -71,13 +80,13 @@ class Web:
         self._note(record, error)
         record.status = error.status
         self._meter.close(record)
-        return Refused(error.status, answer_headers(record) | error_headers(error), error_body(error, record))
+        return Refused(error.status, answer_fields(record) + error_fields(error), error_body(error, record))
 
     def _full(self) -> Refused:
         """The answer to a client above the bound; it leaves no record, or a flood of clients would be a flood of lines."""
         error, record = TooManyConnections(retry_after_s=1), self._record()
-        headers = {"server": "n4n", "x-request-id": record.request_id} | error_headers(error)
-        return Refused(error.status, headers, error_body(error, record))
+        fields = b"server: n4n\r\nx-request-id: %b\r\n" % record.request_id.encode()
+        return Refused(error.status, fields + error_fields(error), error_body(error, record))
 
     def _record(self) -> Record:
         clock = self._router.clock
@@ -91,11 +100,17 @@ class Web:
         self.running.add(task)
         try:
             response = await self._answer(request)
-            if self.draining and not response.prepared:
+            if isinstance(response, Written):
+                return response  # type: ignore[return-value]  # the connection knows it
+            if self.draining:
                 response.force_close()
             return response
         finally:
             self.running.discard(task)
+
+    def told(self) -> None:
+        """The last counts, for the end of the process."""
+        self._meter.tell()
 
     def cut(self) -> None:
         """Ends what still runs: a 503, or a last event where output has been sent."""
@@ -103,56 +118,58 @@ class Web:
         for task in self.running:
             task.cancel()
 
-    async def _answer(self, request: BoundedRequest) -> web.StreamResponse:
-        plain = {"/live": self._live, "/ready": self._ready, "/metrics": self._metrics}.get(request.rel_url.raw_path)
+    async def _answer(self, request: BoundedRequest) -> Reply:
+        plain = self._plain.get(request.raw_path)
         if plain is not None and request.method in ("GET", "HEAD"):
             return await plain()
-        return await self._recorded(request)
-
-    async def _recorded(self, request: BoundedRequest) -> web.StreamResponse:
-        record = self._record()
+        record, outgoing = self._record(), Outgoing(request)
         try:
-            return await self._answered(request, Asked(request), record)
-        except ClientGone as gone:
+            return await self._answered(request, outgoing, record) or outgoing.written
+        except ClientGone:
             record.status, record.outcome = 499, "cancelled"
-            return gone.response
+            return outgoing.written
         finally:
             self._meter.close(record)
 
-    async def _answered(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
+    async def _answered(self, request: BoundedRequest, outgoing: Outgoing, record: Record) -> Reply | None:
         try:
             request.check()
+            asked = Asked(request)
             record.request_id = asked.request_id or record.request_id
-            return await self._route(request)(request, asked, record)
+            return await self._route(request)(request, outgoing, asked, record)
         except GatewayError as error:
-            return await self._failed(request, record, error)
+            await self._failed(request, outgoing, record, error)
         except ClientGone:
             raise
         except asyncio.CancelledError:
             if not self._cut:
                 raise  # the client is gone
-            return await self._failed(request, record, Draining(retry_after_s=1))
+            await self._failed(request, outgoing, record, Draining(retry_after_s=1))
         except Exception:  # the outermost handler: a fault of ours, told without details
             log.exception("request %s failed", record.request_id)
-            return await self._failed(request, record, GatewayError("the gateway failed; its log tells why under this request id"))
+            await self._failed(request, outgoing, record, GatewayError("the gateway failed; its log tells why under this request id"))
+        return None
 
     def _note(self, record: Record, error: GatewayError) -> None:
         record.outcome, record.error_code = outcome(error), error.code
 
-    async def _failed(self, request: BoundedRequest, record: Record, error: GatewayError) -> web.StreamResponse:
+    async def _failed(self, request: BoundedRequest, outgoing: Outgoing, record: Record, error: GatewayError) -> None:
         self._note(record, error)
         if record.interrupt is not None:
             record.status = 200
-            return await record.interrupt(error)
+            await record.interrupt(error)
+            return
         record.status = error.status
-        headers = answer_headers(record) | error_headers(error)
-        body = error_body(error, record)
-        answer = web.Response(status=error.status, body=body, content_type="application/json", headers=headers)
-        if request.doubtful or not request.content.is_eof():  # the rest is not waited for
-            answer.force_close()
-        return answer
+        last = request.doubtful or not request.content.is_eof() or self.draining  # the rest is not waited for
+        try:
+            await outgoing.whole(error.status, answer_fields(record) + error_fields(error), error_body(error, record), last=last)
+        except ConnectionError as gone:
+            raise ClientGone from gone
 
     def _route(self, request: BoundedRequest) -> Handler:
+        handler = self._routes.get((request.method, request.raw_path))
+        if handler is not None:
+            return handler
         path = request.rel_url.raw_path  # as it came: %6detrics is not what a rule in front of us knows as metrics
         handler = self._routes.get((request.method, path))
         if handler is not None:
@@ -162,20 +179,20 @@ class Web:
         known = sorted({route for _, route in self._routes})
         raise NoSuchRoute(f"there is no {request.method[:16]} {path[:100]!r} here; this gateway serves {', '.join(known)}")
 
-    async def _chat(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
-        return await chat_completions(self._router, self._meter, request, asked, record)
+    async def _chat(self, request: BoundedRequest, outgoing: Outgoing, asked: Asked, record: Record) -> None:
+        await chat_completions(self._router, self._meter, request, outgoing, asked, record)
 
-    async def _explain(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
+    async def _explain(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
         return self._json(record, encode(explain_route(self._router, key, asked, await request.read())))
 
-    async def _models(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
+    async def _models(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
         return self._json(record, encode(list_models(self._router.world().snapshot, key)))
 
-    async def _model(self, request: BoundedRequest, asked: Asked, record: Record) -> web.StreamResponse:
+    async def _model(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
         name = unquote(request.rel_url.raw_path.removeprefix("/v1/models/"))
@@ -196,5 +213,6 @@ class Web:
         return web.Response(text="ok\n")
 
     async def _metrics(self) -> web.Response:
+        self._meter.tell()
         body = await asyncio.to_thread(exposition)
         return web.Response(body=body, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from aiohttp import web
-
 from data_plane.answers import Answer, StreamAnswer, WholeAnswer
+from data_plane.bodies import BoundedRequest
 from data_plane.callers import Asked, authenticate
-from data_plane.meter import Meter, Record
+from data_plane.meter import Meter
+from data_plane.outgoing import Outgoing
+from data_plane.record import Record
 from data_plane.request import Exchange, serve
 from data_plane.router import Router
 from n4n.core.chat_request import read_chat
 
 
-async def chat_completions(router: Router, meter: Meter, request: web.BaseRequest, asked: Asked, record: Record) -> web.StreamResponse:
+async def chat_completions(router: Router, meter: Meter, request: BoundedRequest, outgoing: Outgoing, asked: Asked, record: Record) -> None:
     """Answers one chat request, or raises GatewayError."""
     key = authenticate(router.access(), asked)
     record.tenant, record.key_id, record.no_store = key.tenant, key.public_id, asked.no_store
@@ -21,9 +22,9 @@ async def chat_completions(router: Router, meter: Meter, request: web.BaseReques
     chat = read_chat(await request.read())
     record.model, record.stream = chat.model, chat.stream
     directives = asked.directives(key, chat)
-    answer: Answer = WholeAnswer(request, record)
+    answer: Answer = WholeAnswer(outgoing, record)
     if chat.stream:
-        answer = StreamAnswer(request, record, meter, include_usage=chat.include_usage, keep_alive_s=router.keep_alive_s)
+        answer = StreamAnswer(outgoing, record, meter, include_usage=chat.include_usage, keep_alive_s=router.keep_alive_s)
     exchange = Exchange(
         chat=chat,
         directives=directives,
@@ -33,4 +34,3 @@ async def chat_completions(router: Router, meter: Meter, request: web.BaseReques
         record=record,
     )
     await serve(router, exchange)
-    return answer.response

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 from data_plane.health import Health
-from data_plane.meter import Record
+from data_plane.record import Record
 from data_plane.request import Exchange, serve
 from data_plane.router import Router
 from n4n.core.catalog import Endpoint, Model

@@ -1,0 +1,114 @@
+"""The record of one request: filled while it runs, and all that log line, metrics and usage are made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from n4n.core.catalog import Endpoint
+from n4n.core.chat import Usage
+from n4n.core.dialects.wording import ABOUT_THE_REQUEST, OWN_WORDS
+from n4n.core.errors import Failure, GatewayError
+from n4n.core.plan import Plan
+from n4n.runtime.upstream import Reply
+
+
+class AttemptRecord(msgspec.Struct):
+    """One dispatch. `attempt_id` is the gateway's own, never from a label that a client or provider sent."""
+
+    attempt_id: str
+    endpoint: Endpoint
+    account: str
+    started: float
+    ended: float | None = None
+    outcome: str = "cancelled"  # ok, a failure class, interrupted; until something is known: cancelled
+    message: str = ""
+    first_output_at: float | None = None
+    last_output_at: float | None = None
+
+
+class Record(msgspec.Struct):
+    """What happened to one request. Times are on the router's monotonic clock, in seconds."""
+
+    request_id: str
+    started: float
+    clock: Callable[[], float]
+    wall: float = msgspec.field(default_factory=time.time)
+    model: str | None = None
+    tenant: str | None = None
+    key_id: str | None = None
+    stream: bool = False
+    catalog_version: int | None = None
+    directives: tuple[str, ...] = ()
+    plan: Plan | None = None
+    attempts: list[AttemptRecord] = msgspec.field(default_factory=list)
+    fallback_attempts: int = 0
+    waited_s: float = 0.0  # for providers, backoff included, without the reply under way
+    reply: Reply | None = None  # the provider's answer while it is read
+    ttft_s: float | None = None
+    ended: float | None = None  # the client had its whole answer
+    status: int = 499
+    outcome: str = "cancelled"  # success, rate_limited, error, cancelled, rejected
+    error_code: str | None = None
+    usage: Usage | None = None
+    usage_told: bytes | None = None  # its JSON, once it was told
+    cost_usd: str | None = None  # exact, in plain decimals; None: unpriced, or not known yet
+    counted: Usage | None = None
+    warnings: tuple[str, ...] = ()
+    no_store: bool = False  # the client asked for no gateway cache
+    cache_control: str | None = None  # the provider's own header
+    closing: Callable[[], bool] = lambda: False  # whether an answer that begins now is the last on its connection
+    interrupt: Callable[[GatewayError], Awaitable[None]] | None = None  # how a stream that has begun is told of an error
+
+    def dispatched(self, attempt_id: str, endpoint: Endpoint, account: str) -> AttemptRecord:
+        """Notes a dispatch; the attempt is cancelled until something else is known."""
+        attempt = AttemptRecord(attempt_id, endpoint, account, self.clock())
+        self.attempts.append(attempt)
+        return attempt
+
+    def output_came(self, now: float) -> None:
+        """The newest attempt brought some of its answer."""
+        attempt = self.attempts[-1]
+        attempt.last_output_at = now
+        if attempt.first_output_at is None:
+            attempt.first_output_at = now
+
+    def attempt_ended(self, failure: Failure | None) -> None:
+        """How the newest attempt ended; None: well."""
+        attempt = self.attempts[-1]
+        attempt.ended = self.clock()
+        attempt.outcome = "ok" if failure is None else failure.failure_class.value
+        attempt.message = "" if failure is None else _loggable(failure)
+
+    def succeeded(self) -> None:
+        """The client has its whole answer."""
+        self.ended, self.status, self.outcome = self.clock(), 200, "success"
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time from the request to its end, or so far."""
+        return (self.clock() if self.ended is None else self.ended) - self.started
+
+    @property
+    def selected(self) -> Endpoint | None:
+        """The endpoint of the newest attempt."""
+        return self.attempts[-1].endpoint if self.attempts else None
+
+    @property
+    def overhead_s(self) -> float:
+        """Time so far that was not spent waiting for a provider."""
+        under_way = self.reply.waited_s if self.reply is not None else 0.0
+        return max(0.0, self.elapsed_s - self.waited_s - under_way)
+
+    def reply_over(self) -> None:
+        """The reply under way has ended, well or not."""
+        if self.reply is not None:
+            self.waited_s += self.reply.waited_s
+            self.reply = None
+
+
+def _loggable(failure: Failure) -> str:
+    """A failure in words for the log: a provider's own words about a request may quote its prompt, so those are ours."""
+    return OWN_WORDS[failure.failure_class] if failure.failure_class in ABOUT_THE_REQUEST else failure.message
