@@ -156,7 +156,7 @@ def test_the_first_key_decides_the_node() -> None:
         ("CLUSTERDOWN Hash slot not served", NotNow("CLUSTERDOWN")),
         ("LOADING Valkey is loading the dataset in memory", Ill("LOADING")),
         ("BUSY Valkey is busy running a script.", Ill("BUSY")),
-        ("OOM command not allowed when used memory > 'maxmemory'.", Ill("OOM")),
+        ("OOM command not allowed when used memory > 'maxmemory'.", Refused("OOM")),
         ("READONLY You can't write against a read only replica.", Wrong("READONLY")),
         ("NOAUTH Authentication required.", Wrong("NOAUTH")),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", Refused("WRONGTYPE")),

@@ -93,9 +93,9 @@ def _words(value: Option) -> Sequence[str]:
 
 
 @contextmanager
-def running_valkey(folder: Path, *, sentinel: bool = False, port: int | None = None, **options: Option) -> Iterator[ValkeyServer]:
+def running_valkey(folder: Path, *, as_sentinel: bool = False, port: int | None = None, **options: Option) -> Iterator[ValkeyServer]:
     """A server with `options` as in valkey.conf, `_` for `-`; ended in the end."""
-    server = ValkeyServer(folder, {name.replace("_", "-"): value for name, value in options.items()}, port=port, sentinel=sentinel)
+    server = ValkeyServer(folder, {name.replace("_", "-"): value for name, value in options.items()}, port=port, sentinel=as_sentinel)
     server.start()
     try:
         yield server

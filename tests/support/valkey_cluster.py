@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from n4n.runtime.stores.slots import SLOTS
 from tests.support.house import free_port
 from tests.support.machine import wait_until
-from tests.support.valkey import ValkeyServer, running_valkey
+from tests.support.valkey import Option, ValkeyServer, running_valkey
 
 
 class ValkeyCluster:
     """`nodes` are masters; the slots are shared out evenly between those it began with."""
 
-    def __init__(self, nodes: Sequence[ValkeyServer], start: ExitStack, folder: Path) -> None:
+    def __init__(self, nodes: Sequence[ValkeyServer], stack: ExitStack, folder: Path, options: Mapping[str, Option]) -> None:
         self.nodes = list(nodes)
-        self._stack, self._folder = start, folder
+        self._stack, self._folder, self._options = stack, folder, options
 
     @property
     def url(self) -> str:
@@ -42,11 +42,15 @@ class ValkeyCluster:
 
     def add_node(self) -> ValkeyServer:
         """One more master, without slots."""
-        node = _node(self._stack, self._folder)
+        node = _node(self._stack, self._folder, self._options)
         self.nodes.append(node)
         self.ask(self.nodes[0], "CLUSTER", "MEET", "127.0.0.1", node.port)
-        wait_until(lambda: all(len(_known(self, one)) == len(self.nodes) for one in self.nodes))
+        self.await_well()
         return node
+
+    def await_well(self) -> None:
+        """Until every node knows every other and serves."""
+        wait_until(lambda: all(_is_well(self, node) for node in self.nodes))
 
     def begin_move(self, slot: int, source: ValkeyServer, target: ValkeyServer) -> None:
         """From now on keys that are not at the source any more are asked for at the target (ASK)."""
@@ -68,30 +72,24 @@ class ValkeyCluster:
             self.ask(node, "CLUSTER", "SETSLOT", slot, "NODE", name)
 
 
-def _known(cluster: ValkeyCluster, node: ValkeyServer) -> list[str]:
-    told = cluster.ask(node, "CLUSTER NODES")
-    return [place for place, flags in told.items() if flags["connected"]]  # type: ignore[attr-defined]
-
-
-def _node(stack: ExitStack, folder: Path) -> ValkeyServer:
+def _node(stack: ExitStack, folder: Path, options: Mapping[str, Option]) -> ValkeyServer:
     port = free_port()
-    return stack.enter_context(
-        running_valkey(folder, port=port, cluster_enabled="yes", cluster_config_file=f"nodes-{port}.conf", cluster_node_timeout="2000")
-    )
+    given: dict[str, Option] = {"cluster_enabled": "yes", "cluster_config_file": f"nodes-{port}.conf", "cluster_node_timeout": "2000"}
+    return stack.enter_context(running_valkey(folder, port=port, **(given | dict(options))))
 
 
 @contextmanager
-def running_cluster(folder: Path, masters: int = 3) -> Iterator[ValkeyCluster]:
-    """A cluster that is well, ended in the end."""
+def running_cluster(folder: Path, masters: int = 3, **options: Option) -> Iterator[ValkeyCluster]:
+    """A cluster that is well, with more `options` as in valkey.conf, ended in the end."""
     with ExitStack() as stack:
-        cluster = ValkeyCluster([_node(stack, folder) for _ in range(masters)], stack, folder)
+        cluster = ValkeyCluster([_node(stack, folder, options) for _ in range(masters)], stack, folder, options)
         for number, node in enumerate(cluster.nodes):
             first, after = SLOTS * number // masters, SLOTS * (number + 1) // masters
             cluster.ask(node, "CLUSTER", "ADDSLOTSRANGE", first, after - 1)
             cluster.ask(node, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for node in cluster.nodes[1:]:
             cluster.ask(cluster.nodes[0], "CLUSTER", "MEET", "127.0.0.1", node.port)
-        wait_until(lambda: all(_is_well(cluster, node) for node in cluster.nodes))
+        cluster.await_well()
         yield cluster
 
 

@@ -46,7 +46,7 @@ class NotNow:
 
 @dataclass(frozen=True, slots=True)
 class Ill:
-    """The server does not do its work: as good as no answer."""
+    """The server does nothing for anybody: as good as no answer."""
 
     code: str
 
@@ -60,7 +60,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The command is at fault, or our rights."""
+    """This command is not carried out: it is at fault, or our rights, or the server's means (OOM, MISCONF, NOREPLICAS)."""
 
     code: str
 
@@ -69,7 +69,7 @@ Verdict = Moved | Ask | NoScript | NotNow | Ill | Wrong | Refused
 
 _REDIRECTION = re.compile(r"(?:MOVED|ASK) ([0-9]{1,5}) (\S*):([0-9]{1,5})$")  # an IPv6 host holds colons
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,31}(?![^\s])")
-_ILL = frozenset({"LOADING", "MASTERDOWN", "BUSY", "OOM", "MISCONF", "NOREPLICAS"})
+_ILL = frozenset({"LOADING", "MASTERDOWN", "BUSY"})  # told to a PING too, so the breaker stays open for as long
 _WRONG = frozenset({"READONLY", "NOAUTH"})
 _NOT_NOW = frozenset({"CLUSTERDOWN", "TRYAGAIN"})
 
