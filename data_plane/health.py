@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from n4n.core.attempts import RetryBudget, reaction
 from n4n.core.breaker import BreakerEvent, allows, event_of, fold
+from n4n.core.candidates import Candidate, Cooldown, EndpointView
 from n4n.core.catalog import Endpoint, Snapshot
 from n4n.core.errors import Failure, FailureClass
-from n4n.core.plan import Candidate, Cooldown, EndpointView
 from n4n.core.verdicts import class_of
 
 _SMOOTHING = 0.2  # of a new latency in the moving average
@@ -19,8 +21,7 @@ _LEAST_TOKENS = 8  # of an answer whose speed tells anything
 _FRESH = EndpointView()
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """What one good answer took, in seconds. `ttft_s`: to the first token, of a stream only; `output_s`: while `tokens` of output came."""
 
     latency_s: float

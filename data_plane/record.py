@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from n4n.core.candidates import Plan
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import Usage
 from n4n.core.dialects.wording import ABOUT_THE_REQUEST, OWN_WORDS
 from n4n.core.errors import Failure, GatewayError
-from n4n.core.plan import Plan
 from n4n.runtime.upstream import Reply
 
 

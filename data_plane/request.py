@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import assert_never
+
+import msgspec
 
 from data_plane.answers import Answer
 from data_plane.health import Measured
@@ -18,11 +19,12 @@ from data_plane.labels import new_attempt_id
 from data_plane.record import AttemptRecord, Record
 from data_plane.router import Router
 from n4n.core.attempts import Attempts, GiveUp, Send, Wait
+from n4n.core.candidates import Candidate, Plan
 from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, Usage
 from n4n.core.dialects import Dialect, StreamDecoder
-from n4n.core.directives import Directives
+from n4n.core.directives import NONE, Directives
 from n4n.core.errors import FailedAttempt, Failure, FailureClass, StreamInterrupted
-from n4n.core.plan import Candidate, Plan, plan
+from n4n.core.plan import plan
 from n4n.core.pricing import cost_pico, usd
 from n4n.core.stream_guard import Abandon, Finish, Hold, Interrupt, Pass, Release, StreamGuard
 from n4n.core.usage import estimate, suspect
@@ -34,8 +36,7 @@ _NO_FIRST_TOKEN = Failed(Failure(FailureClass.TIMEOUT, "the provider did not sen
 _Ending = Finish | Abandon | Interrupt
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     """One request on its way: what was asked, by whom, how the answer leaves, and the record of it all."""
 
     chat: ChatRequest
@@ -48,9 +49,10 @@ class Exchange:
 
 async def serve(router: Router, exchange: Exchange) -> None:
     """Answers one request; GatewayError when that fails before the client saw anything."""
-    world, record, health = router.world(), exchange.record, router.health
-    record.catalog_version, record.directives = world.snapshot.version, exchange.directives.applied
-    made = plan(exchange.chat, exchange.directives, world, allowed_models=exchange.allowed_models, now=router.clock(), draw=router.draw)
+    world, record, health, directives = router.world(), exchange.record, router.health, exchange.directives
+    record.catalog_version = world.snapshot.version
+    record.directives = directives.applied if directives is not NONE else ()
+    made = plan(exchange.chat, directives, world, allowed_models=exchange.allowed_models, now=router.clock(), draw=router.draw)
     record.plan = made
     deadline = record.started + made.model.timeouts.total_ms / 1000
     deadline = deadline if exchange.deadline is None else min(deadline, exchange.deadline)
@@ -82,7 +84,7 @@ async def serve(router: Router, exchange: Exchange) -> None:
 
 async def _attempt(router: Router, exchange: Exchange, made: Plan, candidate: Candidate, deadline: float) -> Failure | None:
     """One call to one candidate. None: the client has its answer. StreamInterrupted: it broke after release."""
-    snapshot, health, record = router.world().snapshot, router.health, exchange.record
+    snapshot, health, record = router.snapshot, router.health, exchange.record
     attempt = record.dispatched(new_attempt_id(), candidate.endpoint, candidate.account.name)
     failure: Failure | None = None
     try:
@@ -116,8 +118,11 @@ async def _call(
                 if reply.status != 200:
                     failure: Failure | None = dialect.failure(reply.status, reply.headers, await reply.read_error(), router.wall())
                 else:
-                    record.cache_control = reply.headers.get("cache-control")
-                    failure = await _read(router, exchange, _Reading(made, dialect, chat, reply, sent + phases.first_byte_s))
+                    record.cache_control = reply.get(b"cache-control")
+                    if chat.stream:
+                        failure = await _read(router, exchange, _Reading(made, dialect, chat, reply, sent + phases.first_byte_s))
+                    else:
+                        failure = await _take_whole(router, exchange, dialect, reply)
             finally:
                 record.reply_over()
     except UpstreamFault as fault:
@@ -137,7 +142,27 @@ def _phases(made: Plan, chat: ChatRequest, deadline: float) -> Phases:
     return Phases(times.connect_ms / 1000, first, times.idle_ms / 1000, deadline)
 
 
-# The answer of one attempt, through the guard to the client.
+# The answer of one attempt, to the client: whole, or through the guard.
+
+
+async def _take_whole(router: Router, exchange: Exchange, dialect: Dialect, reply: Reply) -> Failure | None:
+    """An answer that is no stream. The client sees nothing of it before it is whole and understood."""
+    record, answer = exchange.record, exchange.answer
+    try:
+        came = dialect.decode(await reply.read(), reply.content_type, exchange.chat)
+    except UpstreamFault as fault:
+        return fault.failure
+    if isinstance(came, Failure):
+        return came
+    now = router.clock()
+    record.ttft_s = now - record.started
+    record.output_came(now)
+    record.attempt_ended(None)
+    _bill(exchange, came.usage, came.output_bytes)
+    answer.put((came,))
+    await answer.finish(record.usage)
+    record.succeeded()
+    return None
 
 
 class _Reading:
@@ -148,8 +173,8 @@ class _Reading:
     def __init__(self, made: Plan, dialect: Dialect, chat: ChatRequest, reply: Reply, first_token_at: float) -> None:
         self.dialect, self.chat, self.reply = dialect, chat, reply
         self.guard = StreamGuard(made.model.stream_guard)
-        self.decoder: StreamDecoder | None = dialect.decoder(chat) if chat.stream else None
-        self.first_token_at: float | None = first_token_at if chat.stream else None  # None: it has come
+        self.decoder = dialect.decoder(chat)
+        self.first_token_at: float | None = first_token_at  # None: it has come
         self.output_bytes = 0
         self.usage: Usage | None = None  # as the provider told it so far
 
@@ -160,14 +185,14 @@ async def _read(router: Router, exchange: Exchange, reading: _Reading) -> Failur
         return await _pass_on(router, exchange, reading)
     finally:
         if exchange.record.ttft_s is not None and exchange.record.usage is None:
-            _bill(exchange, reading)
+            _bill(exchange, reading.usage, reading.output_bytes)
 
 
 async def _pass_on(router: Router, exchange: Exchange, reading: _Reading) -> Failure | None:
     """What arrives together is decided event by event, and leaves in one write."""
     answer = exchange.answer
     while True:
-        events = await _whole(reading) if reading.decoder is None else await _events(router, answer, reading, reading.decoder)
+        events = await _events(router, answer, reading)
         outgoing, ending = _decide(exchange.record, reading, events, router.clock())
         due = answer.put(outgoing) if outgoing else False
         if due and exchange.record.ttft_s is None:
@@ -175,11 +200,10 @@ async def _pass_on(router: Router, exchange: Exchange, reading: _Reading) -> Fai
         match ending:
             case Finish():
                 exchange.record.attempt_ended(None)
-                _bill(exchange, reading)
+                _bill(exchange, reading.usage, reading.output_bytes)
                 await answer.finish(exchange.record.usage)
                 exchange.record.succeeded()
-                if reading.decoder is not None:
-                    await _read_to_end(reading.reply, router.clock() + _NEAR_S)
+                await _read_to_end(reading.reply, router.clock() + _NEAR_S)
                 return None
             case Abandon(failure=failure):
                 return failure
@@ -192,17 +216,9 @@ async def _pass_on(router: Router, exchange: Exchange, reading: _Reading) -> Fai
                 assert_never(ending)
 
 
-async def _whole(reading: _Reading) -> list[Event]:
-    """An answer that is no stream is a stream of one chunk."""
-    try:
-        answer = reading.dialect.decode(await reading.reply.read(), reading.reply.content_type, reading.chat)
-    except UpstreamFault as fault:
-        answer = fault.failure
-    return [Failed(answer)] if isinstance(answer, Failure) else [answer, Done()]
-
-
-async def _events(router: Router, answer: Answer, reading: _Reading, decoder: StreamDecoder) -> list[Event]:
+async def _events(router: Router, answer: Answer, reading: _Reading) -> list[Event]:
     """The events that arrived together; none when only time has passed. Faults of the connection are events too."""
+    decoder = reading.decoder
     wakes = (reading.guard.deadline, answer.wake_at, answer.quiet_until, reading.first_token_at)
     try:
         piece = await reading.reply.next(min((at for at in wakes if at is not None), default=None))
@@ -269,12 +285,12 @@ def _interrupted(record: Record, failure: Failure) -> StreamInterrupted:
     return StreamInterrupted(FailedAttempt(attempt.endpoint.id, failure, (record.clock() - attempt.started) * 1000))
 
 
-def _bill(exchange: Exchange, reading: _Reading) -> None:
+def _bill(exchange: Exchange, reported: Usage | None, output_bytes: int) -> None:
     """Usage and cost, once, for the client's block, the log line and the metrics: the provider's count where it can be believed."""
     record = exchange.record
-    record.counted = estimate(exchange.chat.body_bytes, reading.output_bytes)
-    believed = not suspect(reading.usage, reading.output_bytes > 0)
-    record.usage = reading.usage if believed and reading.usage is not None else record.counted
+    record.counted = estimate(exchange.chat.body_bytes, output_bytes)
+    believed = not suspect(reported, output_bytes > 0)
+    record.usage = reported if believed and reported is not None else record.counted
     record.cost_usd = usd(cost_pico(record.usage, record.attempts[-1].endpoint.price))
 
 

@@ -11,10 +11,10 @@ from data_plane.catalog import Follower
 from data_plane.credentials import Credentials
 from data_plane.health import Health
 from n4n.core.access import AccessSnapshot
-from n4n.core.catalog import Account
+from n4n.core.candidates import Candidate, World
+from n4n.core.catalog import Account, Snapshot
 from n4n.core.dialects import Dialect
 from n4n.core.errors import NoSnapshot
-from n4n.core.plan import Candidate, World
 from n4n.runtime.upstream import Upstream
 
 
@@ -52,16 +52,21 @@ class Router:
 
     def world(self) -> World:
         """What a plan is made from; NoSnapshot before a catalog came."""
-        catalog = self._follower.state.catalog
-        if catalog is None:
-            raise NoSnapshot
         return World(
-            snapshot=catalog,
+            snapshot=self.snapshot,
             dialects=self._spoken,
             usable_accounts=self._credentials.usable,
             views=self.health.views,
             cooling_accounts=self.health.cooling_accounts,
         )
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The catalog in force; NoSnapshot before one came."""
+        catalog = self._follower.state.catalog
+        if catalog is None:
+            raise NoSnapshot
+        return catalog
 
     def withdrawn(self, candidate: Candidate) -> bool:
         """Whether the catalog in force, or the credentials, no longer let a candidate of an older plan be called."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 from n4n.core.access import Key
+from n4n.core.candidates import model_barred
 from n4n.core.catalog import Endpoint, Model, PriceList, Snapshot
 from n4n.core.errors import ModelNotAllowed, ModelNotFound
-from n4n.core.plan import model_barred
 
 CREATED = 0  # the catalog keeps no creation time of a model
 

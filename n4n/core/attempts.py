@@ -16,11 +16,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+from msgspec.structs import replace
+
+from n4n.core.candidates import MAX_WAIT_S, Candidate, Cooldown, Plan
 from n4n.core.errors import Abandoned, AttemptsExhausted, BodyTooLarge, FailedAttempt, Failure, FailureClass, GatewayError, NoEndpointNow
-from n4n.core.plan import MAX_WAIT_S, Candidate, Cooldown, Plan, cooling_error
+from n4n.core.plan import cooling_error
 from n4n.core.verdicts import Reaction, class_of, hint_s, most_telling, outcome_of, reaction
 
 __all__ = ["Attempts", "GiveUp", "IllegalEvent", "Reaction", "RetryBudget", "Send", "Stage", "Stop", "Wait", "reaction"]
@@ -70,8 +74,7 @@ class Stage(StrEnum):
     OVER = "over"
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Dial this candidate now, exactly once; nothing of it may last past `deadline`."""
 
     candidate: Candidate
@@ -134,6 +137,8 @@ class Attempts:
     @property
     def fallback_attempts(self) -> int:
         """Changes of endpoint so far."""
+        if len(self._route) < 2:
+            return 0
         return sum(one != other for one, other in zip(self._route, self._route[1:], strict=False))
 
     def __repr__(self) -> str:
@@ -211,7 +216,10 @@ class Attempts:
         return self._send(candidate, now)
 
     def _send(self, candidate: Candidate, now: float) -> Send:
-        self._untried = [one for one in self._untried if one.endpoint.id != candidate.endpoint.id]
+        if self._untried and self._untried[0] is candidate:  # nearly always
+            del self._untried[0]
+        else:
+            self._untried = [one for one in self._untried if one.endpoint.id != candidate.endpoint.id]
         self._current, self._sent_at, self.stage = candidate, now, Stage.SENT
         self._route.append(candidate.endpoint.id)
         return Send(candidate, self._deadline)
@@ -220,6 +228,8 @@ class Attempts:
         """The candidate to send to and from when; None: no further attempt is allowed or possible."""
         if now >= self._deadline or self.sends >= self._plan.max_attempts or self._forbidden():
             return None
+        if not self._route and self._untried and self._untried[0].ready_at <= now:  # the first attempt of nearly every request
+            return self._untried[0], now
         ready = next((one for one in self._open() if one.ready_at <= now), None)
         if ready is not None:
             return ready, now

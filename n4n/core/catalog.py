@@ -184,6 +184,7 @@ class Snapshot:
     aliases: Mapping[str, ModelId]
     tiers: Mapping[str, tuple[ModelId, ...]]
     providers: Mapping[str, Provider]
+    memory: dict[object, object] = field(default_factory=dict, compare=False, repr=False)  # what was made of it for later requests
 
     def resolve(self, name: str) -> Target:
         """Model id, alias, `tier/NAME`, `provider/model`, in this order; else ModelNotFound with the nearest names."""

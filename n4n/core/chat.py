@@ -12,7 +12,6 @@ import msgspec
 
 from n4n.core.errors import Failure
 
-
 CHAT = "chat"  # the shape of chat completions, which every skin and dialect translates from and to
 
 
@@ -93,8 +92,7 @@ class Native:
     fields: Mapping[str, msgspec.Raw]
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(msgspec.Struct, frozen=True):
     """What a client asked for. `fields` are the members of its body, each as raw JSON bytes, in their order, n4n's own ones taken
     out; where the client speaks another dialect than chat, they are the translation, and `native` is what it wrote."""
 
@@ -112,8 +110,7 @@ class ChatRequest:
     native: Native | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRequest:
+class UpstreamRequest(msgspec.Struct, frozen=True):
     """One HTTP request to a provider. `url` is absolute and never leaves the router in a log, an error, a metric or a trace."""
 
     url: str

@@ -23,6 +23,7 @@ _REFUSED = frozenset(
 )  # fmt: skip
 _ON_UNSUPPORTED = ("drop", "reject", "route_away")
 _MAX_MODEL = 256
+_FROM_ONE = "must be a whole number from 1"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HALF_PAIR = re.compile(rb"\\u[dD][89abAB-F]")
 _MESSAGES = re.compile(rb"\[\s*\{")
@@ -60,6 +61,7 @@ _MEANT_WHEN_FALSE = frozenset(("parallel_tool_calls",))
 _UNGATED = frozenset(("sampling_params", "stop", "stream_options", "prompt_caching", "assistant_prefill", "penalties", "n"))
 _IMPLIED_BY = {"tool_choice": "tools", "forced_tool_choice": "tools", "parallel_tools": "tools", "json_object": "json_schema"}
 _PARTS = {"image_url": "vision", "input_audio": "audio_input", "file": "pdf_input"}
+_PARTS_WRITTEN = tuple((name, b'"%b"' % name.encode()) for name in _PARTS)
 
 
 class _Part(msgspec.Struct):
@@ -100,26 +102,28 @@ def missing_features(features: frozenset[str], supports: frozenset[str] | None) 
 def read_chat(body: bytes, own: frozenset[str] = OWN_FIELDS) -> ChatRequest:
     """A chat request from its body. `own` are the fields that are n4n's and are taken out. Raises MalformedRequest."""
     fields = _fields(body)
-    for name in _REFUSED.intersection(fields):
+    if not _REFUSED.isdisjoint(fields):
+        name = min(_REFUSED.intersection(fields))
         raise MalformedRequest(f"{name} cannot be set in a request: the catalog says where requests go; leave it out", param=name)
     model = _read(fields, "model", _TEXT, "must be the name of a model, a text")
     if model is None:
         raise MalformedRequest("model is missing: name one; GET /v1/models lists them", param="model")
     _check_messages(fields)
     options = _read(fields, "stream_options", _OPTIONS, 'must be an object such as {"include_usage": true}')
-    asked = [_read(fields, name, _COUNT, "must be a whole number from 1") for name in ("max_completion_tokens", "max_tokens")]
+    most = _read(fields, "max_completion_tokens", _COUNT, _FROM_ONE)
+    older = _read(fields, "max_tokens", _COUNT, _FROM_ONE)
     n = _read(fields, "n", _CHOICES, "must be a whole number from 1 to 128") or 1
     models = _read(fields, "models", _NAMES, "must be a list of 1 to 64 names of models") or []
     preferences: dict[str, object] | None = _read(fields, "provider", _OBJECT, "must be an object of routing preferences")
     return ChatRequest(
-        fields={name: raw for name, raw in fields.items() if name not in own},
+        fields=fields if own.isdisjoint(fields) else {name: raw for name, raw in fields.items() if name not in own},
         model=_model_name(model, "model"),
         stream=_read(fields, "stream", _FLAG, "must be true or false") is True,
         include_usage=options is not None and options.include_usage is True,
-        max_output_tokens=next((count for count in asked if count is not None), None),
+        max_output_tokens=older if most is None else most,
         features=frozenset(_features(fields, body, n)),
         body_bytes=len(body),
-        models=tuple(_model_name(name, "models") for name in models),
+        models=tuple([_model_name(name, "models") for name in models]),
         unsupported_params=_on_unsupported(fields),
         provider_object=preferences,
         n=n,
@@ -197,7 +201,7 @@ def _features(fields: json_bytes.Members, body: bytes, n: int) -> Iterable[str]:
 
 
 def _parts(messages: msgspec.Raw, body: bytes) -> Iterable[str]:
-    seen = [name for name in _PARTS if body.find(b'"%b"' % name.encode()) >= 0]
+    seen = [name for name, written in _PARTS_WRITTEN if written in body]
     if not seen:
         return
     try:

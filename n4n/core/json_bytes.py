@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NoReturn
 
 import msgspec
@@ -39,11 +40,13 @@ def loose_members(raw: bytes) -> Members:
 
 def join(fields: Iterable[tuple[str, bytes]]) -> bytes:
     """One JSON object of these members; the values are JSON already."""
-    parts: list[bytes] = []
-    for name, value in fields:
-        parts += (b",", encode(name), b":", value)
-    parts[:1] = (b"{",)
-    return b"".join((*parts, b"}"))
+    return b"{%b}" % b",".join([b"%b:%b" % (_name(name), value) for name, value in fields])
+
+
+@lru_cache(4096)
+def _name(name: str) -> bytes:
+    """A member's name as JSON. Most are fields of an API; what clients invent is bounded."""
+    return encode(name)
 
 
 def is_object(raw: bytes | None) -> bool:

@@ -9,14 +9,16 @@ as numbers. Reasons, in the order they are looked for: what the operator decides
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import msgspec
 
 from n4n.core import breaker, ordering
-from n4n.core.breaker import CLOSED_STATE, Breaker, BreakerState
+from n4n.core.breaker import Breaker
+from n4n.core.calm import calm_plan
+from n4n.core.candidates import MAX_WAIT_S, Candidate, Cooldown, Eliminated, EndpointView, Plan, World, model_barred
 from n4n.core.catalog import Account, Endpoint, Model, ModelId, Snapshot, Target
 from n4n.core.chat import ChatRequest
 from n4n.core.chat_request import missing_features
@@ -25,81 +27,8 @@ from n4n.core.directives import NONE, Directives, check_names
 from n4n.core.errors import AllCooling, FailureClass, ModelNotAllowed, NoEligibleEndpoint, NoEndpointNow
 from n4n.core.verdicts import most_telling, outcome_of
 
-MAX_WAIT_S = 5.0
 OPERATOR_REASONS = frozenset(("disabled", "draining", "dialect", "credential"))
 _NO_REQUEST_REASONS = OPERATOR_REASONS | {"model_not_allowed"}
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointView:
-    """What this router knows of one endpoint now. Times are seconds on its monotonic clock; `score` in [0, 1]."""
-
-    breaker: BreakerState = CLOSED_STATE
-    cooldown_until: float = 0.0
-    cooldown_class: FailureClass | None = None
-    overloaded_until: float = 0.0  # a soft cooldown: our own caution after an overload without a hint
-    score: float = 1.0
-    latency_ms: float | None = None  # until the first output, or the whole answer where it came at once
-    ttft_ms: float | None = None  # of streams, until the first token; None: not measured
-    tokens_per_s: float | None = None  # while the output came; None: not measured
-
-
-@dataclass(frozen=True, slots=True)
-class Cooldown:
-    """Out until an instant on the router's monotonic clock, and for what. `soft`: our own caution, which yields when nobody is left."""
-
-    until: float
-    failure_class: FailureClass | None = None
-    soft: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What a router serves from at one instant. An endpoint without a view is fresh."""
-
-    snapshot: Snapshot
-    dialects: frozenset[str]  # those this build speaks
-    usable_accounts: Container[str]  # their credential was found, or they need none
-    views: Mapping[str, EndpointView] = field(default_factory=dict)
-    cooling_accounts: Mapping[str, Cooldown] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An endpoint in the running, through one account. `trial`: its breaker is half-open, this is its one call."""
-
-    endpoint: Endpoint
-    account: Account
-    weight: float
-    trial: bool = False
-    ready_at: float = 0.0  # not to be called before; later than now only in a plan that waits
-    spare_accounts: tuple[Account, ...] = ()  # others of the pool that could serve
-
-
-@dataclass(frozen=True, slots=True)
-class Eliminated:
-    """An endpoint that is out, and why, in one word or as the canonical directive."""
-
-    endpoint: Endpoint
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The ordered candidates and the policy of one request. `model` is the first one asked: its policy rules."""
-
-    target: Target
-    model: Model
-    candidates: tuple[Candidate, ...]
-    eliminated: tuple[Eliminated, ...]
-    considered: int
-    catalog_version: int
-    directives: Directives
-    max_attempts: int
-    fallback: bool
-    preferred_overridden: str | None = None
-    wait_s: float | None = None  # every candidate is cooling; the first is back after this long
-    cooling: tuple[Cooldown, ...] = ()  # of all endpoints that are cooling, waited for or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +57,10 @@ def plan(
     Raises InvalidDirective, ModelNotFound, ModelNotAllowed, NoEligibleEndpoint (400), NoEndpointNow (503), and AllCooling when
     every endpoint that could serve is out for longer than `max_wait_s`.
     """
+    if directives is NONE and not request.models:
+        made = calm_plan(request, world, allowed_models, now, draw)
+        if made is not None:
+            return made
     survey = _survey(request, directives, world, allowed_models, now)
     if all(step.reason is not None for step in survey.steps):
         raise ModelNotAllowed(f"this API key may not use the model {survey.target.name[:200]!r}", param="model")
@@ -240,13 +173,6 @@ def _steps(request: ChatRequest, directives: Directives, snapshot: Snapshot, tar
         for rank, (model, provider) in enumerate(stand_ins, start=len(asked)):
             if model not in named:
                 yield _Step(rank, snapshot.models[model], provider, model_barred(allowed, snapshot.models[model], model), substitute=True)
-
-
-def model_barred(allowed: frozenset[str], model: Model, asked_as: str) -> str | None:
-    """Why a key that is held to `allowed` (empty: to nothing) may not use a model under this name; None: it may."""
-    if not allowed or model.id in allowed or asked_as in allowed or not allowed.isdisjoint(model.aliases):
-        return None
-    return "model_not_allowed"
 
 
 def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: Directives, world: World, now: float) -> _Ruling:

@@ -3,13 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Annotated, cast
 
+import msgspec
+
+from n4n.core import json_bytes
 from n4n.core.chat import Usage
 
 BYTES_PER_TOKEN = 4  # English prose in JSON; a calibrated ratio per model may replace it
 _ABSURD = 100_000_000  # tokens: far above every context window that exists
+_Tokens = Annotated[int, msgspec.Meta(ge=0)]
 _NOTHING: Mapping[str, object] = {}
+
+
+class _Details(msgspec.Struct, gc=False):
+    cached_tokens: _Tokens | None = None
+    cache_write_tokens: _Tokens | None = None
+    reasoning_tokens: _Tokens | None = None
+
+
+class _Reported(msgspec.Struct, gc=False):
+    prompt_tokens: _Tokens
+    completion_tokens: _Tokens
+    total_tokens: _Tokens | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+    prompt_cache_hit_tokens: object = None
+    cached_tokens: object = None
+    cache_write_tokens: object = None
+
+
+_READ = msgspec.json.Decoder(_Reported).decode
+
+
+def read(raw: msgspec.Raw) -> Usage | None:
+    """As `normalise`, from the bytes, b'' where there are none; the usual shape is read at once."""
+    if not raw:
+        return None
+    try:
+        said = _READ(raw)
+    except msgspec.DecodeError:
+        return _read_loosely(raw)
+    if said.prompt_cache_hit_tokens or said.cached_tokens or said.cache_write_tokens:
+        return _read_loosely(raw)
+    prompt, completion = said.prompt_tokens, said.completion_tokens
+    inner, outer = said.prompt_tokens_details, said.completion_tokens_details
+    cached = written = reasoning = 0
+    if inner is not None:
+        cached = min(inner.cached_tokens or 0, prompt)
+        written = min(inner.cache_write_tokens or 0, prompt - cached)
+    if outer is not None and outer.reasoning_tokens:
+        reasoning = outer.reasoning_tokens
+        if said.total_tokens == prompt + completion + reasoning:  # see `normalise`
+            completion += reasoning
+        reasoning = min(reasoning, completion)
+    return Usage(prompt, completion, cached, written, reasoning)
+
+
+def _read_loosely(raw: msgspec.Raw) -> Usage | None:
+    try:
+        return normalise(json_bytes.parse(bytes(raw)))
+    except json_bytes.NotJson:
+        return None
 
 
 def normalise(raw: object) -> Usage | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from n4n.core.attempts import Attempts, GiveUp, IllegalEvent, RetryBudget, Send, Stage, Stop, Wait
+from n4n.core.candidates import Cooldown, EndpointView, Plan
 from n4n.core.catalog import TRANSIENT, RetryPolicy, RetryRule
 from n4n.core.directives import parse
 from n4n.core.errors import AllCooling, AttemptsExhausted, FailedAttempt, Failure, FailureClass, GatewayError, NoEndpointNow
-from n4n.core.plan import Cooldown, EndpointView, Plan, plan
+from n4n.core.plan import plan
 from tests.support.endpoints import NOW, chat, endpoint, model, planned, scripted, snapshot, world
 
 RATE, QUOTA, OVERLOADED, TIMEOUT, SERVER = (

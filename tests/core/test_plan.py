@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from n4n.core.breaker import Breaker, BreakerState
+from n4n.core.candidates import Cooldown, EndpointView, Plan, World
 from n4n.core.catalog import Endpoint, Price, PriceList, RetryPolicy, Snapshot
 from n4n.core.chat import ChatRequest
 from n4n.core.directives import NONE, Directives, from_provider_object, parse
 from n4n.core.errors import AllCooling, FailureClass, InvalidDirective, ModelNotAllowed, ModelNotFound, NoEligibleEndpoint, NoEndpointNow
-from n4n.core.plan import Cooldown, EndpointView, ExplainRow, Plan, World, explain, plan
+from n4n.core.plan import ExplainRow, explain, plan
 from tests.support.endpoints import NOW, chat, endpoint, model, priced, scripted, snapshot, world
 
 OPEN = EndpointView(breaker=BreakerState(Breaker.OPEN, until=NOW + 10))

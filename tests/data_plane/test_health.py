@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from data_plane.health import Health, Measured
+from n4n.core.candidates import Candidate
 from n4n.core.catalog import BreakerPolicy
 from n4n.core.errors import Failure, FailureClass
-from n4n.core.plan import Candidate
 from tests.support.endpoints import NOW, endpoint, model, snapshot
 
 RATE, OVERLOADED, AUTH, SERVER = FailureClass.RATE_LIMITED, FailureClass.OVERLOADED, FailureClass.AUTH, FailureClass.SERVER_ERROR

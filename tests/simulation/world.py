@@ -94,6 +94,7 @@ class SimulatedReply:
     """The head of an answer, and its body in virtual time; as `n4n.runtime.upstream.Reply`."""
 
     def __init__(self, script: Script, phases: Phases, clock: Callable[[], float]) -> None:
+        self.get = lambda name: script.headers.get(name.decode())
         self.status, self.headers, self.content_type, self.waited_s = script.status, script.headers, "", 0.0
         self._clock, self._phases, self._body = clock, phases, list(script.body)
         self._last = clock()

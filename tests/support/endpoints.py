@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from n4n.core.candidates import Cooldown, EndpointView, Plan, World
 from n4n.core.catalog import Account, Endpoint, EndpointId, Model, ModelId, Price, PriceList, Provider, Snapshot
 from n4n.core.chat import ChatRequest
 from n4n.core.directives import NONE, Directives
-from n4n.core.plan import Cooldown, EndpointView, Plan, World, plan
+from n4n.core.plan import plan
 
 NOW = 1000.0
 

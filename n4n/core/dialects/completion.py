@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from n4n.core import json_bytes
+from n4n.core import json_bytes, usage
 from n4n.core.chat import Chunk
 from n4n.core.dialects import deltas
 from n4n.core.dialects.classify import failure_inside, garbled, read_error
@@ -46,7 +46,7 @@ class _Choice(msgspec.Struct, gc=False):
 
 class _Completion(msgspec.Struct, gc=False):
     choices: list[_Choice]
-    usage: dict[str, object] | None = None
+    usage: msgspec.Raw = msgspec.Raw()
     error: object = None
 
 
@@ -65,19 +65,27 @@ def read_whole(body: bytes) -> Chunk | Failure:
         whole = _READ.decode(body)
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return _read_loosely(body)
-    if whole.error or not whole.choices or not all(map(_is_right, whole.choices)):
+    if whole.error or not whole.choices:
         return _read_loosely(body)
-    size = sum(map(_size, whole.choices))
-    return Chunk(body, content=any(map(_speaks, whole.choices)), finishes=True, usage=normalise(whole.usage), output_bytes=size)
+    if len(whole.choices) == 1:  # nearly always
+        (choice,) = whole.choices
+        if not _is_right(choice):
+            return _read_loosely(body)
+        size, speaks = _size(choice), _speaks(choice)
+    elif all(map(_is_right, whole.choices)):
+        size, speaks = sum(map(_size, whole.choices)), any(map(_speaks, whole.choices))
+    else:
+        return _read_loosely(body)
+    return Chunk(body, content=speaks, finishes=True, usage=usage.read(whole.usage), output_bytes=size)
 
 
 def _is_right(choice: _Choice) -> bool:
     message = choice.message
-    return (
-        (choice.finish_reason is None or choice.finish_reason in deltas.FINISHES)
-        and (not message.reasoning or bool(message.reasoning_content))
-        and all(call.id and (call.function is None or call.function.arguments) for call in message.tool_calls or ())
-    )
+    if not (choice.finish_reason is None or choice.finish_reason in deltas.FINISHES):
+        return False
+    if message.reasoning and not message.reasoning_content:
+        return False
+    return not message.tool_calls or all(call.id and (call.function is None or call.function.arguments) for call in message.tool_calls)
 
 
 def _speaks(choice: _Choice) -> bool:
@@ -94,9 +102,14 @@ def _speaks(choice: _Choice) -> bool:
 
 def _size(choice: _Choice) -> int:
     message = choice.message
-    arguments = sum(text_bytes(call.function.arguments) for call in message.tool_calls or () if call.function)
-    arguments += text_bytes(message.function_call.arguments) if message.function_call else 0
-    return arguments + text_bytes(message.content) + text_bytes(message.reasoning_content) + text_bytes(message.refusal)
+    size = text_bytes(message.content)
+    if message.reasoning_content or message.refusal:
+        size += text_bytes(message.reasoning_content) + text_bytes(message.refusal)
+    if message.tool_calls:
+        size += sum(text_bytes(call.function.arguments) for call in message.tool_calls if call.function)
+    if message.function_call is not None:
+        size += text_bytes(message.function_call.arguments)
+    return size
 
 
 def _read_loosely(body: bytes) -> Chunk | Failure:

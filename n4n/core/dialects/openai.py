@@ -24,6 +24,8 @@ _SSE_HEADS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _ASK_USAGE = b'{"include_usage":true}'
 _TRUE = b"true"
+_CONTENT = ("content-type", "application/json")
+_WHOLE, _STREAM = ("accept", "application/json"), ("accept", "text/event-stream")
 
 
 class OpenAI:
@@ -35,19 +37,16 @@ class OpenAI:
         """POST base_url/chat/completions. Nothing of the client's headers; `secret` as a bearer token, where there is one."""
         fields: dict[str, bytes] = dict(request.fields)
         fields["model"] = json_bytes.encode(endpoint.upstream_model)
-        warnings = _leave_out(fields, request, endpoint)
+        warnings = _leave_out(fields, request, endpoint) if request.features else []
         warnings += _clamp(fields, request, endpoint)
         if request.stream and not request.include_usage:
             fields["stream_options"] = _asking_usage(fields.get("stream_options"))
         for name, value in endpoint.body.items():
             fields[name] = _merged(fields.get(name), value)
-        headers = [("content-type", "application/json"), ("accept", "text/event-stream" if request.stream else "application/json")]
-        if secret:
-            headers.append(("authorization", f"Bearer {secret}"))
-        headers += endpoint.provider.headers.items()
         provider = endpoint.provider
-        body = json_bytes.join(fields.items())
-        return UpstreamRequest(provider.base_url + _PATH, tuple(headers), body, tuple(warnings), provider.allow_private)
+        key = (("authorization", f"Bearer {secret}"),) if secret else ()
+        headers = (_CONTENT, _STREAM if request.stream else _WHOLE, *key, *provider.headers.items())
+        return UpstreamRequest(provider.base_url + _PATH, headers, json_bytes.join(fields.items()), tuple(warnings), provider.allow_private)
 
     def decode(self, body: bytes, content_type: str, request: ChatRequest) -> Chunk | Failure:
         """A whole answer; also one that came as a stream though none was asked."""

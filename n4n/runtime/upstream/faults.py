@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from n4n.core.errors import Failure, FailureClass
 
@@ -31,8 +31,7 @@ class UpstreamFault(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True)
-class Phases:
+class Phases(msgspec.Struct, frozen=True):
     """How long each phase of one call may take, in seconds; `deadline` is on the loop's clock and bounds all of them."""
 
     connect_s: float

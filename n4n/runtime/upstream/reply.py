@@ -47,7 +47,17 @@ class Reply:
     @property
     def content_type(self) -> str:
         """The media type in lower case without parameters, '' where none was sent."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return _media_type(self.get(b"content-type") or "")
+
+    def get(self, name: bytes) -> str | None:
+        """One header by its name in lower case, as in `headers`, without reading all the others."""
+        if self._headers is not None:
+            return self._headers.get(_name(name))
+        found, size = None, len(name)
+        for other, value in self._raw:
+            if len(other) == size and other.lower() == name and (text := _text(value)) is not None:
+                found = text
+        return found
 
     async def read(self, limit: int = ANSWER_LIMIT) -> bytes:
         """The whole body; UpstreamFault when it is longer than `limit`, breaks off or stalls."""
@@ -152,10 +162,20 @@ def _name(raw: bytes) -> str:
 def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in raw:
-        try:
-            text = value.decode().rstrip(" \t")
-        except UnicodeDecodeError:
-            continue
-        if text.isprintable() or not _CONTROL.search(text):
+        if (text := _text(value)) is not None:
             headers[_name(name)] = text
     return headers
+
+
+def _text(value: bytes) -> str | None:
+    """A header's value, None where it is no text."""
+    try:
+        text = value.decode().rstrip(" \t")
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() or not _CONTROL.search(text) else None
+
+
+@lru_cache(64)
+def _media_type(value: str) -> str:
+    return value.partition(";")[0].strip().lower()

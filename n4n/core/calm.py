@@ -1,0 +1,124 @@
+"""The plan of a calm day: no directive, no cooldown, no doubt about any endpoint of the model asked. Nearly every request.
+
+What such a plan is made of stands with the snapshot; a request draws lots and sorts. `calm_plan` gives up, and says so by
+None, as soon as anything is unusual: then `n4n.core.plan` looks closely. Where it does answer, its answer is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from n4n.core import ordering
+from n4n.core.breaker import Breaker
+from n4n.core.candidates import Candidate, Eliminated, Plan, World, model_barred
+from n4n.core.catalog import Endpoint, Model, Snapshot, Target
+from n4n.core.chat import ChatRequest
+from n4n.core.directives import NONE
+
+MOST_NAMES = 4096  # models by the names and keys they were asked with; those that exist, so this is seldom reached
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One endpoint that may serve; `candidate`: as it is while its score is whole."""
+
+    endpoint: Endpoint
+    rank: int
+    strategy: str
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class _Calm:
+    """What does not change between two requests for one name."""
+
+    target: Target
+    model: Model
+    places: tuple[_Place, ...]
+    eliminated: tuple[Eliminated, ...]
+    considered: int
+    max_attempts: int
+    lenient: bool  # a feature that an endpoint lacks is left out of the request, by every model's policy
+
+
+def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: float, draw: Callable[[], float]) -> Plan | None:
+    """The plan of a request without directives and models of its own; None: look closely."""
+    known = _known(request.model, world, allowed)
+    if known is None or (request.features and not (known.lenient and request.unsupported_params in (None, "drop"))):
+        return None
+    views, usable, cooling = world.views, world.usable_accounts, world.cooling_accounts
+    placed: list[tuple[int, float, float, float, str, float, Candidate]] = []
+    for place in known.places:
+        endpoint = place.endpoint
+        for account in endpoint.accounts:
+            if account.name not in usable or (cooling and account.name in cooling):
+                return None
+        view = views.get(endpoint.id)
+        score, latency_ms, tokens_per_s = 1.0, None, None
+        if view is not None:
+            if view.breaker.kept is not Breaker.CLOSED or view.cooldown_until > now or view.overloaded_until > now:
+                return None
+            score, latency_ms, tokens_per_s = view.score, view.latency_ms, view.tokens_per_s
+        first = ordering.key(place.strategy, endpoint, score, latency_ms, tokens_per_s, draw)
+        placed.append((place.rank, first, ordering.latency(latency_ms), ordering.cost(endpoint), endpoint.id, score, place.candidate))
+    if len(placed) > 1:
+        placed.sort()
+    return Plan(
+        target=known.target,
+        model=known.model,
+        candidates=tuple([_drawn(one[-1], one[-2], draw) for one in placed]),
+        eliminated=known.eliminated,
+        considered=known.considered,
+        catalog_version=world.snapshot.version,
+        directives=NONE,
+        max_attempts=known.max_attempts,
+        fallback=True,
+    )
+
+
+def _drawn(candidate: Candidate, score: float, draw: Callable[[], float]) -> Candidate:
+    """The candidate through one account of its pool, at the weight it has now."""
+    pool = candidate.endpoint.accounts
+    if len(pool) == 1 and score == 1.0:
+        return candidate
+    at = int(draw() * len(pool)) if len(pool) > 1 else 0
+    return Candidate(candidate.endpoint, pool[at], candidate.endpoint.weight * score, spare_accounts=pool[at + 1 :] + pool[:at])
+
+
+def _known(name: str, world: World, allowed: frozenset[str]) -> _Calm | None:
+    memory, key = world.snapshot.memory, (name, allowed, world.dialects)
+    known = memory.get(key)
+    if known is None:
+        if len(memory) >= MOST_NAMES:
+            memory.clear()
+        known = memory[key] = _made(world.snapshot, world.snapshot.resolve(name), world.dialects, allowed)
+    return known if isinstance(known, _Calm) and known.places else None
+
+
+def _made(snapshot: Snapshot, target: Target, dialects: frozenset[str], allowed: frozenset[str]) -> _Calm:
+    """Without places where the key may not use every model: then there is more to say about the others."""
+    places: list[_Place] = []
+    eliminated: list[Eliminated] = []
+    models = [snapshot.models[name] for name in target.models]
+    for rank, model in enumerate(models):
+        for endpoint in snapshot.by_model[model.id]:
+            if target.provider not in (None, endpoint.provider.name):
+                continue
+            if endpoint.state != "active":
+                eliminated.append(Eliminated(endpoint, endpoint.state))
+            elif endpoint.provider.dialect not in dialects:
+                eliminated.append(Eliminated(endpoint, "dialect"))
+            else:
+                places.append(_Place(endpoint, rank, model.strategy, Candidate(endpoint, endpoint.accounts[0], endpoint.weight)))
+    if any(model_barred(allowed, model, target.name) for model in models):
+        places.clear()
+    return _Calm(
+        target,
+        models[0],
+        tuple(places),
+        tuple(eliminated),
+        len(places) + len(eliminated),
+        1 + models[0].retry.max_retries,
+        all(model.unsupported_params == "drop" for model in models),
+    )
