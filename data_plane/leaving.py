@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from data_plane.connections import Connection
+from data_plane.intake import Intake
 from data_plane.listeners import HANDSHAKE_S, hold_newcomers_back
 from data_plane.reports import AT_ONCE, LEAVES, STOP_ACCEPTING, Reports
 from data_plane.web import Web
@@ -67,12 +68,13 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A worker that serves: its handler, its server, and the socket through which connections come."""
+    """A worker that serves: its handler, its server, and the socket through which connections come; `shares`: to other workers too."""
 
     handler: Web
     server: web.Server
-    site: web.BaseSite
+    intake: Intake
     sock: socket.socket
+    shares: bool
 
     @property
     def busy(self) -> bool:
@@ -97,9 +99,9 @@ async def drain(serving: Serving, orders: Orders, reports: Reports, settings: Se
     if not replaced:
         serving.handler.leaving = True
         reports.say(LEAVES)
-        await _until_nobody_waits(serving.sock, orders, reports, settings)
+        await _until_nobody_waits(serving, orders, reports, settings)
         quiet_from = clock()  # idle connections had the lame-duck time
-    await serving.site.stop()
+    await serving.intake.stop()
     await until(lambda: serving.quiet(for_s=clock() - quiet_from), end - clock())
     serving.server.pre_shutdown()  # closes what is idle; what came in before that is still served
     await asyncio.sleep(_LOOK_S)
@@ -117,12 +119,14 @@ async def until(over: Callable[[], bool], within_s: float) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
-async def _until_nobody_waits(sock: socket.socket, orders: Orders, reports: Reports, settings: Settings) -> None:
+async def _until_nobody_waits(serving: Serving, orders: Orders, reports: Reports, settings: Settings) -> None:
     """Goes on accepting until a balancer has noticed and the socket's queue is empty for good."""
     if reports.supervised and await orders.to_stop_accepting(settings.drain_sec):
         await asyncio.sleep(_LOOK_S)  # one more round of accepting
         return
     if not reports.orphaned:
         await asyncio.sleep(min(settings.lame_duck_sec, settings.drain_sec))
-    hold_newcomers_back(sock)
+        if serving.shares:
+            return  # the others go on
+    hold_newcomers_back(serving.sock)
     await asyncio.sleep(HANDSHAKE_S)

@@ -1,4 +1,4 @@
-"""The listening sockets of a data plane: one port, a socket for each worker, none of which loses a connection when it closes."""
+"""The listening socket of a data plane, which all its workers accept from, and which loses no connection when it closes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from n4n.core.errors import StartFailed
 
-BACKLOG = 1024
+BACKLOG = 1024  # for each worker; the kernel allows net.core.somaxconn in all
 PATIENCE_S = 3.0  # the workers of a supervisor that was killed need a moment to leave the port
 HANDSHAKE_S = 0.05  # connections whose handshake is under way when newcomers are held back
 _LOOK_S = 0.05
@@ -24,15 +24,15 @@ _LDB, _AND, _JEQ, _RET = 0x30, 0x54, 0x15, 0x06
 _NO_NEWCOMERS = ((_LDB, 0, 0, 13), (_AND, 0, 0, 0x12), (_JEQ, 0, 1, 0x02), (_RET, 0, 0, 0), (_RET, 0, 0, 0xFFFFFFFF))
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """A listening socket that shares its port with the other workers' sockets; StartFailed when the port is taken."""
+def listening_socket(host: str, port: int, workers: int = 1) -> socket.socket:
+    """A listening socket for so many workers; StartFailed when the port is taken."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         sock = socket.socket(family, kind, protocol)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # workers that run without a supervisor may share a port
         sock.bind(address)
-        sock.listen(BACKLOG)
+        sock.listen(BACKLOG * workers)
     except OSError as error:
         raise _taken(host, port, error) from error
     return sock

@@ -1,4 +1,4 @@
-"""One worker's place in a data plane: its number, its listening socket, who sits there, who takes over, who is on the way out."""
+"""One worker's place in a data plane: its number, who sits there, who takes over, who is on the way out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 
 from data_plane.listeners import let_newcomers_in
 from data_plane.reports import LEAVES, SERVES, STOP_ACCEPTING, heard, pipe
+from data_plane.tally import Tally, row_of
 from n4n.runtime.process import Child, own_command, spawn
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import forget_worker
@@ -44,11 +45,29 @@ class Worker:
         self.silent_s = 0.0 if words else self.silent_s + min(passed_s, BLINK_S)
 
 
+class Place:
+    """What all seats share: the listening socket, and the memory for a tally of connections; 0: there is one seat, and no tally."""
+
+    def __init__(self, sock: socket.socket, tally_fd: int) -> None:
+        self.sock, self.tally_fd = sock, tally_fd
+        self._tally = Tally(tally_fd) if tally_fd else None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What a worker inherits."""
+        return (self.sock.fileno(), self.tally_fd) if self.tally_fd else (self.sock.fileno(),)
+
+    def left(self, number: int, slot: int) -> None:
+        """The process of this slot is gone: nobody waits for it to take a connection."""
+        if self._tally is not None:
+            self._tally.bury(row_of(number, slot))
+
+
 class Seat:
     """`sitter` serves; `heir` starts while it does; `retired` drain."""
 
-    def __init__(self, number: int, sock: socket.socket, settings: Settings, draw: Callable[[float, float], float]) -> None:
-        self.number, self.sock = number, sock
+    def __init__(self, number: int, place: Place, settings: Settings, draw: Callable[[float, float], float]) -> None:
+        self.number, self.place = number, place
         self.sitter: Worker | None = None
         self.heir: Worker | None = None
         self.replacement_wanted = False
@@ -167,10 +186,11 @@ class Seat:
 
     def _bury(self, ended: Worker) -> None:
         os.close(ended.reports)
+        self.place.left(self.number, ended.slot)
         forget_worker(self.number, ended.slot)
 
     def _start(self, now: float, *, takes_over: bool) -> Worker:
-        let_newcomers_in(self.sock)
+        let_newcomers_in(self.place.sock)
         taken = {one.slot for one in self._all()}
         slot = next(n for n in range(len(taken) + 1) if n not in taken)
         ours, theirs = pipe()
@@ -179,7 +199,7 @@ class Seat:
                 f"data-plane worker {self.number}",
                 own_command("data-plane", "--worker", str(self.number)),
                 environ=self._environ(slot, theirs, takes_over),
-                keep_open=(self.sock.fileno(), theirs),
+                keep_open=(*self.place.descriptors, theirs),
             )
         finally:
             os.close(theirs)
@@ -188,7 +208,13 @@ class Seat:
     def _environ(self, slot: int, reports: int, takes_over: bool) -> dict[str, str]:
         """Ours, with every setting said, so that a flag of the supervisor's holds for its workers too."""
         settings = {f"N4N_{field.name.upper()}": str(getattr(self._settings, field.name)) for field in fields(Settings)}
-        told = {"N4N_LISTEN_FD": self.sock.fileno(), "N4N_REPORT_FD": reports, "N4N_SLOT": slot, "N4N_TAKES_OVER": int(takes_over)}
+        told = {
+            "N4N_LISTEN_FD": self.place.sock.fileno(),
+            "N4N_TALLY_FD": self.place.tally_fd,
+            "N4N_REPORT_FD": reports,
+            "N4N_SLOT": slot,
+            "N4N_TAKES_OVER": int(takes_over),
+        }
         return {**os.environ, **settings, **{name: str(value) for name, value in told.items()}, "GRPC_ENABLE_FORK_SUPPORT": "0"}
 
 

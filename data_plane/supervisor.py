@@ -1,7 +1,7 @@
 """Keeps the workers of one data plane running: owns their sockets, restarts a dead one, replaces them without losing a request.
 
-It never imports grpc. Each worker has a listening socket of its own on the one port (SO_REUSEPORT), held open here, so that
-connections which arrive while a worker is down wait for its successor instead of being refused. A successor starts on the same socket
+It never imports grpc. All workers accept from one listening socket, held open here, so that connections which arrive while no worker is
+there wait instead of being refused; which worker takes the next one is told in data_plane/intake.py. A successor starts on the same socket
 while the worker before it still serves, and takes over once it says that it serves.
 """
 
@@ -18,7 +18,8 @@ from types import FrameType
 from data_plane.listeners import HANDSHAKE_S, check_free, hold_newcomers_back, listening_socket
 from data_plane.metrics_folder import metrics_folder
 from data_plane.reports import AT_ONCE, STOP_ACCEPTING
-from data_plane.seat import LATE_S, Seat, say
+from data_plane.seat import LATE_S, Place, Seat, say
+from data_plane.tally import shared_memory
 from n4n.runtime.settings import Settings
 
 TICK_S = 0.2
@@ -34,8 +35,10 @@ class Supervisor:
         self._metrics = metrics_folder(settings.data_path)
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(self._metrics)
         check_free(settings.host, settings.port)
-        numbers = range(1, max(1, settings.workers) + 1)
-        self._seats = [Seat(number, listening_socket(settings.host, settings.port), settings, random.uniform) for number in numbers]
+        workers = max(1, settings.workers)
+        self._sock = listening_socket(settings.host, settings.port, workers)
+        place = Place(self._sock, shared_memory(workers) if workers > 1 else 0)
+        self._seats = [Seat(number, place, settings, random.uniform) for number in range(1, workers + 1)]
 
     def __repr__(self) -> str:
         return f"<Supervisor: {', '.join(map(repr, self._seats))}>"
@@ -83,12 +86,11 @@ class Supervisor:
         for seat in self._seats:
             seat.ask_to_leave()
         asked_again = _asked_again(min(self._settings.lame_duck_sec, self._settings.drain_sec), self._is_empty)
-        for seat in self._seats:
-            hold_newcomers_back(seat.sock)
+        hold_newcomers_back(self._sock)
         asked_again = asked_again or _asked_again(HANDSHAKE_S, self._is_empty)
         for seat in self._seats:
             seat.tell(STOP_ACCEPTING)
-            seat.sock.close()
+        self._sock.close()
         asked_again = asked_again or _asked_again(deadline - time.monotonic(), self._is_empty)
         for seat in self._seats:
             seat.kill()

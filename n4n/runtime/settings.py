@@ -28,8 +28,9 @@ class Settings:
     port: int = 8080
     workers: int = 1
     worker: int = 0  # which worker this process is; 0: the supervisor of all
-    # The next four are said by a supervisor to its workers.
+    # The next five are said by a supervisor to its workers.
     listen_fd: int = 0  # the listening socket it inherits; 0: it opens its own
+    tally_fd: int = 0  # the memory in which workers see how many connections each holds; 0: it has the socket for itself
     report_fd: int = 0  # the pipe on which it says that it serves, lives, leaves; 0: it has no supervisor
     slot: int = 0  # tells apart the processes of one worker while one takes over from another
     takes_over: int = 0  # 1: one that serves is still there, so accept nothing before you are ready

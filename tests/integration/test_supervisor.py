@@ -14,7 +14,7 @@ import pytest
 from data_plane import seat as seats
 from data_plane import supervisor
 from data_plane.reports import LEAVES, LIVES, SERVES, STOP_ACCEPTING
-from data_plane.seat import HEIR_WITHIN_S, HUNG_AFTER_S, Seat
+from data_plane.seat import HEIR_WITHIN_S, HUNG_AFTER_S, Place, Seat
 from n4n.runtime.settings import Settings
 
 
@@ -64,7 +64,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Pr
 def seat(started: list[Process]) -> Iterator[Seat]:
     """A seat whose worker has just been started and serves, at time 0."""
     sock = supervisor.listening_socket("127.0.0.1", 0)
-    one = Seat(1, sock, Settings(admin_url="control:9400"), lambda low, high: (low + high) / 2)
+    one = Seat(1, Place(sock, 0), Settings(admin_url="control:9400"), lambda low, high: (low + high) / 2)
     one.look(0.0, 0.0)
     started[0].says(SERVES)
     one.look(0.2, 0.2)
@@ -82,7 +82,7 @@ def settle(seat: Seat, at: float) -> None:
 def test_a_worker_gets_every_setting_of_its_supervisor(seat: Seat, started: list[Process]) -> None:
     told = started[0].environ
 
-    assert (told["N4N_ADMIN_URL"], told["N4N_LISTEN_FD"]) == ("control:9400", str(seat.sock.fileno()))
+    assert (told["N4N_ADMIN_URL"], told["N4N_LISTEN_FD"]) == ("control:9400", str(seat.place.sock.fileno()))
     assert (told["N4N_SLOT"], told["N4N_TAKES_OVER"]) == ("0", "0")
 
 
@@ -167,7 +167,7 @@ def test_a_machine_that_stood_still_hung_nobody(seat: Seat, started: list[Proces
 
 def test_pauses_grow_while_a_worker_does_not_start(started: list[Process], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with supervisor.listening_socket("127.0.0.1", 0) as sock:
-        one = Seat(1, sock, Settings(), lambda low, high: 1.0)
+        one = Seat(1, Place(sock, 0), Settings(), lambda low, high: 1.0)
         now, begun = 0.0, []
         while len(started) < 8:
             before = len(started)
