@@ -1,4 +1,4 @@
-"""The recorded answers of OpenAI and its likes: each read whole, and each stream in every split of its bytes.
+"""The recorded answers of providers: each read whole, and each stream in every split of its bytes.
 
 The files in tests/vectors are data: what a provider's server sent, and what a client has to get (see docs/errors.md).
 """
@@ -16,16 +16,20 @@ import pytest
 
 from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed
 from n4n.core.chat_request import read_chat
+from n4n.core.dialects import Dialect
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.errors import Failure
 from n4n.core.quota_headers import read_quotas
 from n4n.core.stream_tail import StreamTail
 
 FILES = sorted((Path(__file__).parent.parent / "vectors").glob("*.json"))
-VECTORS: list[dict[str, Any]] = [json.loads(file.read_text()) for file in FILES]
+NAMES = {"openai_chat": "openai", "azure_openai": "azure", "openai_responses": "openai_responses"}  # a vector's word ▸ the dialect
+VECTORS: list[dict[str, Any]] = [
+    vector for file in FILES if (vector := json.loads(file.read_text()))["dialect"] in NAMES and NAMES[vector["dialect"]] in DIALECTS
+]
 STREAMS = [vector for vector in VECTORS if vector["stream"]]
 WHOLE = [vector for vector in VECTORS if not vector["stream"]]
-DIALECT = DIALECTS["openai"]
+PASSED_ON = ("openai_chat", "azure_openai")  # dialects whose words are the client's own
 NO_DETAILS = {"prompt_tokens_details", "completion_tokens_details"}
 
 
@@ -37,6 +41,10 @@ def request_of(vector: dict[str, Any]) -> ChatRequest:
     return read_chat(json.dumps({"model": "m", "messages": [{}], "stream": vector["stream"], **vector["request_context"]}).encode())
 
 
+def dialect_of(vector: dict[str, Any]) -> Dialect:
+    return DIALECTS[NAMES[vector["dialect"]]]
+
+
 def now_of(vector: dict[str, Any]) -> float:
     return datetime.fromisoformat(vector.get("now", "2026-03-02T10:00:00Z")).timestamp()
 
@@ -46,7 +54,7 @@ def pieces_of(vector: dict[str, Any]) -> list[bytes]:
 
 
 def events_of(vector: dict[str, Any], pieces: Iterable[bytes]) -> list[Event]:
-    decoder = DIALECT.decoder(request_of(vector))
+    decoder = dialect_of(vector).decoder(request_of(vector))
     return [event for piece in pieces for event in decoder.feed(piece)] + decoder.end()
 
 
@@ -157,7 +165,7 @@ def test_a_recorded_stream_reads_the_same_in_every_split(vector: dict[str, Any])
         assert events_of(vector, (raw[at : at + size] for at in range(0, len(raw), size))) == expected
 
 
-@pytest.mark.parametrize("vector", STREAMS, ids=named)
+@pytest.mark.parametrize("vector", [vector for vector in STREAMS if vector["dialect"] == "openai_chat"], ids=named)
 def test_a_recorded_stream_passes_byte_for_byte(vector: dict[str, Any]) -> None:
     raw = b"".join(pieces_of(vector))
     payloads = [event.payload for event in events_of(vector, [raw]) if isinstance(event, Chunk)]
@@ -170,9 +178,9 @@ def test_a_recorded_answer_reads_whole(vector: dict[str, Any]) -> None:
     upstream, expected = vector["upstream"], vector["expected"]
     headers, body = upstream["headers"], upstream["body"].encode()
     if upstream["status"] == 200:
-        got = DIALECT.decode(body, headers.get("content-type", ""), request_of(vector))
+        got = dialect_of(vector).decode(body, headers.get("content-type", ""), request_of(vector))
     else:
-        got = DIALECT.failure(upstream["status"], headers, body, now_of(vector))
+        got = dialect_of(vector).failure(upstream["status"], headers, body, now_of(vector))
 
     if expected["outcome"] != "ok":
         assert isinstance(got, Failure)
@@ -180,7 +188,7 @@ def test_a_recorded_answer_reads_whole(vector: dict[str, Any]) -> None:
         assert "http" not in got.message and "<" not in got.message
         return
     assert isinstance(got, Chunk)
-    assert got.payload == body
+    assert got.payload == body or vector["dialect"] not in PASSED_ON
     whole = json.loads(got.payload)
     check_usage(whole.get("usage"), expected["completion"]["usage"])
     for choice, want in zip(whole["choices"], expected["completion"]["choices"], strict=True):
