@@ -1,6 +1,7 @@
 """A closed loop of requests over a fixed number of connections: by wrk where it is installed, else by this module itself.
 
-`python -m bench.load URL BODY_FILE CONNECTIONS SECONDS` (key in $KEY) is the own generator; both print the same line of JSON.
+`python -m bench.load URL BODY_FILE CONNECTIONS SECONDS` (key in $KEY, authority in $CA) is the own generator; both print the same line
+of JSON. wrk does not verify a certificate.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import json
 import os
 import resource
 import shutil
+import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,6 +23,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from bench.machine import Cpu, pinned
+from bench.peers import Target
 
 WRK = shutil.which("wrk")
 NAME = "wrk" if WRK else "bench.load (asyncio)"
@@ -37,21 +41,40 @@ class Outcome:
     p99_ms: float
 
 
-def run_load(url: str, key: str, body: Path, *, connections: int, seconds: float, cpu: Cpu) -> Outcome:
-    """One run, in a process of its own on that CPU. RuntimeError with the generator's words when it fails."""
+def run_load(
+    target: Target, body: Path, *, connections: int, seconds: float, cpus: Sequence[Cpu], midway: Callable[[], None] | None = None
+) -> Outcome:
+    """One run, in a process of its own on these CPUs; `midway` is called once while it runs. RuntimeError with the generator's words."""
     if WRK:
         script = Path(__file__).with_name("post.lua")
         seconds_whole = f"{max(1, round(seconds))}s"
-        command = [WRK, "-t1", f"-c{connections}", f"-d{seconds_whole}", "--timeout", f"{PATIENCE_S:.0f}s", "-s", str(script), url]
+        command = [
+            WRK,
+            "-t1",
+            f"-c{connections}",
+            f"-d{seconds_whole}",
+            "--timeout",
+            f"{PATIENCE_S:.0f}s",
+            "-s",
+            str(script),
+            target.chat_url,
+        ]
     else:
-        command = [sys.executable, "-m", "bench.load", url, str(body), str(connections), str(seconds)]
-    environ = os.environ | {"KEY": key, "BODY": str(body)}
-    done = subprocess.run(
-        command, env=environ, capture_output=True, text=True, preexec_fn=pinned(cpu), timeout=seconds + 2 * PATIENCE_S, check=False
-    )
-    line = next((line for line in reversed(done.stdout.splitlines()) if line.startswith("{")), None)
-    if done.returncode or line is None:
-        raise RuntimeError(f"{NAME} failed: {(done.stderr or done.stdout).strip()[-300:]}")
+        command = [sys.executable, "-m", "bench.load", target.chat_url, str(body), str(connections), str(seconds)]
+    environ = os.environ | {"KEY": target.key, "BODY": str(body)} | ({"CA": str(target.ca)} if target.ca else {})
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe, text=True, preexec_fn=pinned(*cpus)) as program:
+        try:
+            if midway is not None:
+                time.sleep(seconds / 2)
+                midway()
+            said, complaint = program.communicate(timeout=seconds + 2 * PATIENCE_S)
+        except BaseException:
+            program.kill()
+            raise
+    line = next((line for line in reversed(said.splitlines()) if line.startswith("{")), None)
+    if program.returncode or line is None:
+        raise RuntimeError(f"{NAME} failed: {(complaint or said).strip()[-300:]}")
     return Outcome(**json.loads(line))
 
 
@@ -129,8 +152,9 @@ async def _generate(url: str, body: bytes, connections: int, seconds: float) -> 
     head += f"Authorization: Bearer {os.environ.get('KEY', '')}\r\nContent-Length: {len(body)}\r\n\r\n"
     tally, loop = _Tally(), asyncio.get_running_loop()
     begun = time.perf_counter()
+    tls = ssl.create_default_context(cafile=os.environ.get("CA")) if parts.scheme == "https" else None
     for _ in range(connections):
-        await loop.create_connection(lambda: _Caller(head.encode() + body, tally), parts.hostname or "", parts.port or 80)
+        await loop.create_connection(lambda: _Caller(head.encode() + body, tally), parts.hostname or "", parts.port or 80, ssl=tls)
     await asyncio.sleep(seconds)
     took, tally.ended = time.perf_counter() - begun, True
     good = len(tally.latencies) - min(tally.errors, len(tally.latencies))

@@ -25,9 +25,18 @@ def two_cpus() -> tuple[Cpu, Cpu]:
     return Cpu(usable[0]), Cpu(usable[1])
 
 
-def pinned(cpu: Cpu) -> Callable[[], None]:
-    """For `preexec_fn`: the child, and all that it starts, on this CPU only."""
-    return lambda: os.sched_setaffinity(0, {cpu})
+def pinned(*cpus: Cpu) -> Callable[[], None]:
+    """For `preexec_fn`: the child, and all that it starts, on these CPUs only."""
+    return lambda: os.sched_setaffinity(0, set(cpus))
+
+
+def place(pids: Iterable[int], *cpus: Cpu) -> None:
+    """Puts running processes, with all their threads, on these CPUs only."""
+    for pid in pids:
+        with suppress(FileNotFoundError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread.name), set(cpus))
 
 
 def tree(root: int) -> list[int]:
@@ -57,6 +66,39 @@ def busy_seconds(cpus: Iterable[Cpu]) -> float:
             user, nice, system, _idle, _iowait, irq, softirq = map(int, spent[:7])
             total += user + nice + system + irq + softirq
     return total / _TICKS
+
+
+def resident_mib(pids: Iterable[int]) -> float:
+    """Resident memory of these processes together (Rss): pages that they share with others are counted."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                total += int(line.split()[1]) if line.startswith("Rss:") else 0
+    return total / 1024
+
+
+def words_of(pid: int) -> list[str]:
+    """The command line of a process; empty once it is gone."""
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_text(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def connections_of(pid: int, port: int) -> int:
+    """How many clients are connected to this process's side of that local port."""
+    established = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "01" and int(fields[1].rpartition(":")[2], 16) == port:
+                established.add(f"socket:[{fields[9]}]")
+    count = 0
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            count += str(descriptor.readlink()) in established
+    return count
 
 
 def signal_all(pids: Iterable[int], what: signal.Signals) -> None:

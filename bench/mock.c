@@ -5,6 +5,7 @@
 // ANSWER is a file with a whole HTTP response, sent to a request without "stream": true. PIECE... are files that together
 // are the chunked response to one with it: the first leaves at once, each other one GAP_MS after the one before, the last
 // two together. Every stream has the same gap, so streams wait in a plain queue: whoever came first is due first.
+// Built with -DWITH_TLS (and -lssl -lcrypto) it speaks TLS where $MOCK_CERTIFICATE and $MOCK_KEY name PEM files.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,11 +19,17 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef WITH_TLS
+#include <openssl/ssl.h>
+static SSL_CTX *context;
+#else
+typedef void SSL;
+#endif
 
 enum { MAX_FD = 65536, MAX_PIECES = 256, EVENTS = 256 };
 
 typedef struct { char *bytes; size_t length; } Text;
-typedef struct { char *bytes; size_t used, room; unsigned life; } Connection;  // life: an fd is used again, a queued turn is not
+typedef struct { char *bytes; size_t used, room; unsigned life; SSL *tls; } Connection;  // life: an fd is used again, a queued turn is not
 typedef struct { int fd, next; unsigned life; double due; } Turn;
 
 static Connection connections[MAX_FD];
@@ -51,9 +58,38 @@ static Text load(const char *path) {
     return text;
 }
 
+// As send() and recv(): -1 with EAGAIN is "not now".
+static ssize_t give(int fd, const char *bytes, size_t length) {
+#ifdef WITH_TLS
+    SSL *tls = connections[fd].tls;
+    if (tls) {
+        int sent = SSL_write(tls, bytes, (int)length);
+        if (sent > 0) return sent;
+        errno = SSL_get_error(tls, sent) == SSL_ERROR_WANT_WRITE ? EAGAIN : EPIPE;
+        return -1;
+    }
+#endif
+    return send(fd, bytes, length, MSG_NOSIGNAL);
+}
+
+static ssize_t take(int fd, char *bytes, size_t room) {
+#ifdef WITH_TLS
+    SSL *tls = connections[fd].tls;
+    if (tls) {
+        int got = SSL_read(tls, bytes, (int)room);
+        if (got > 0) return got;
+        int why = SSL_get_error(tls, got);
+        if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) return 0;
+        errno = EAGAIN;
+        return -1;
+    }
+#endif
+    return recv(fd, bytes, room, 0);
+}
+
 static void put(int fd, const char *bytes, size_t length) {
     while (length) {
-        ssize_t sent = send(fd, bytes, length, MSG_NOSIGNAL);
+        ssize_t sent = give(fd, bytes, length);
         if (sent < 0 && errno == EAGAIN) { usleep(20); continue; }
         if (sent < 0) return;  // its end will be read
         bytes += sent;
@@ -108,22 +144,32 @@ static int take_request(int fd) {
 }
 
 static void forget(int fd) {
+#ifdef WITH_TLS
+    if (connections[fd].tls) SSL_free(connections[fd].tls);
+    connections[fd].tls = NULL;
+#endif
     connections[fd].life++;
     connections[fd].used = 0;
     close(fd);
 }
 
-static void receive(int fd) {
+// Reads once; whether there may be more that epoll would not tell of, because TLS has taken it off the socket.
+static int receive(int fd) {
     Connection *c = &connections[fd];
     if (c->room - c->used < 16384) {
         c->room = c->room ? c->room * 2 : 32768;
         if (!(c->bytes = realloc(c->bytes, c->room))) fail("realloc");
     }
-    ssize_t got = recv(fd, c->bytes + c->used, c->room - c->used, 0);
-    if (got < 0 && errno == EAGAIN) return;
-    if (got <= 0) { forget(fd); return; }
+    ssize_t got = take(fd, c->bytes + c->used, c->room - c->used);
+    if (got < 0 && errno == EAGAIN) return 0;
+    if (got <= 0) { forget(fd); return 0; }
     c->used += (size_t)got;
     while (take_request(fd)) {}
+#ifdef WITH_TLS
+    return c->tls && SSL_pending(c->tls);
+#else
+    return 0;
+#endif
 }
 
 static void welcome(int listener) {
@@ -131,6 +177,13 @@ static void welcome(int listener) {
     while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
         if (fd >= MAX_FD) { close(fd); continue; }
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+#ifdef WITH_TLS
+        if (context) {
+            SSL *tls = connections[fd].tls = SSL_new(context);
+            if (!tls || !SSL_set_fd(tls, fd)) fail("tls");
+            SSL_set_accept_state(tls);
+        }
+#endif
         struct epoll_event interest = {.events = EPOLLIN, .data.fd = fd};
         epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &interest);
     }
@@ -144,9 +197,23 @@ static int listen_on(int port) {
     return fd;
 }
 
+static void speak_tls(const char *certificate, const char *key) {
+#ifdef WITH_TLS
+    context = SSL_CTX_new(TLS_server_method());
+    if (!context || SSL_CTX_use_certificate_chain_file(context, certificate) != 1 || SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1) {
+        fprintf(stderr, "%s and %s are no certificate and its key\n", certificate, key);
+        exit(1);
+    }
+#else
+    fprintf(stderr, "built without TLS: %s and %s are of no use\n", certificate, key);
+    exit(1);
+#endif
+}
+
 int main(int count, char **words) {
     if (count < 6 || count - 4 > MAX_PIECES) { fprintf(stderr, "usage: mock PORT GAP_MS ANSWER PIECE PIECE...\n"); return 2; }
     signal(SIGPIPE, SIG_IGN);
+    if (getenv("MOCK_CERTIFICATE")) speak_tls(getenv("MOCK_CERTIFICATE"), getenv("MOCK_KEY"));
     gap = atof(words[2]);
     answer = load(words[3]);
     for (int i = 4; i < count; i++) pieces[piece_count++] = load(words[i]);
@@ -159,7 +226,7 @@ int main(int count, char **words) {
         int events = epoll_wait(epoll, happened, EVENTS, ahead <= 0 ? 0 : (int)ahead + 1);
         for (int i = 0; i < events; i++) {
             if (happened[i].data.fd == listener) welcome(listener);
-            else receive(happened[i].data.fd);
+            else while (receive(happened[i].data.fd)) {}
         }
         take_due_turns(now_ms());
     }

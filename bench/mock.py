@@ -1,8 +1,13 @@
-"""The same upstream as mock.c for machines without a C compiler: `python -m bench.mock PORT GAP_MS ANSWER PIECE...`. Slower."""
+"""The same upstream as mock.c for machines without a C compiler: `python -m bench.mock PORT GAP_MS ANSWER PIECE...`. Slower.
+
+It speaks TLS where $MOCK_CERTIFICATE and $MOCK_KEY name PEM files.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 import sys
 from pathlib import Path
 
@@ -48,6 +53,15 @@ class Mock(asyncio.Protocol):
         self._turn = loop.call_later(self._gap, self._send_from, number + 1, loop)
 
 
+def _tls() -> ssl.SSLContext | None:
+    certificate = os.environ.get("MOCK_CERTIFICATE")
+    if certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, os.environ["MOCK_KEY"])
+    return context
+
+
 def _length(head: bytes) -> int:
     _, found, rest = head.lower().partition(b"content-length:")
     return int(rest.split(b"\r\n", 1)[0]) if found else 0
@@ -56,7 +70,7 @@ def _length(head: bytes) -> int:
 async def serve(port: int, gap_ms: float, answer: bytes, pieces: list[bytes]) -> None:
     """Serves until killed."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Mock(answer, pieces, gap_ms / 1000), "127.0.0.1", port, backlog=1024)
+    server = await loop.create_server(lambda: Mock(answer, pieces, gap_ms / 1000), "127.0.0.1", port, backlog=1024, ssl=_tls())
     await server.serve_forever()
 
 

@@ -15,13 +15,13 @@ _RULES = "Answer from the passage alone, in one sentence, and name the line that
 _PASSAGE = "The ferry leaves the eastern bank at dawn and carries what the farms have to sell. "
 
 
-def request(*, stream: bool) -> bytes:
+def request(*, stream: bool, model: str = MODEL) -> bytes:
     """A chat request as an application sends it; a streamed one asks for usage too."""
     messages = [
         {"role": "system", "content": _RULES * 8},
         {"role": "user", "content": _PASSAGE * 12 + "Where does the ferry cross?"},
     ]
-    body: dict[str, object] = {"model": MODEL, "messages": messages, "temperature": 0.2, "max_tokens": 256}
+    body: dict[str, object] = {"model": model, "messages": messages, "temperature": 0.2, "max_tokens": 256}
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return _compact(body)
@@ -44,6 +44,13 @@ def stream_pieces() -> list[bytes]:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunks = [_chunk(b"data: " + event + b"\n\n") for event in events]
     return [head + chunks[0], *chunks[1:-1], chunks[-1] + b"0\r\n\r\n"]
+
+
+def fault_in(answer: bytes, *, stream: bool) -> str | None:
+    """What an answer lacks, whoever rewrote it on its way; None: nothing."""
+    wanted = [b" word%d" % number for number in range(EVENTS - 4)] if stream else [TEXT.encode()]
+    missing = [word for word in wanted if word not in answer] or ([b"[DONE]"] if stream and b"data: [DONE]" not in answer else [])
+    return f"{'a stream' if stream else 'a completion'} without {missing[0].decode()!r}: {answer[:200]!r}" if missing else None
 
 
 def write(folder: Path) -> tuple[Path, list[Path]]:

@@ -6,21 +6,26 @@ import pytest
 
 from bench import payloads
 from bench.load import Outcome
-from bench.report import BEGIN, END, Run, placed, table
+from bench.measured import Run
+from bench.report import BEGIN, END, load_table, placed
 
 
 def run(rate: float, *, cpu_us: float = 100.0, errors: int = 0) -> Run:
-    return Run(Outcome(int(rate * 2), 2.0, errors, p50_ms=1.0, p99_ms=9.0), cpu_seconds=rate * 2 * cpu_us / 1e6, foreign=0.05)
+    used = rate * 2 * cpu_us / 1e6
+    return Run(Outcome(int(rate * 2), 2.0, errors, p50_ms=1.0, p99_ms=9.0), used * 1.5, used, mib=60.0, foreign=0.05)
 
 
 def test_a_table_shows_medians_and_ratios_to_other_peers() -> None:
     runs = {"direct": [run(4000), run(9000), run(5000)], "n4n": [run(1000, errors=2), run(1000, cpu_us=300), run(1000, errors=1)]}
 
-    lines = table("JSON", "requests", runs, over=["direct", "absent"]).splitlines()
+    lines = load_table("JSON", "requests", runs, over=["direct", "absent"]).splitlines()
 
-    assert lines[2] == "|  | requests/s | lowest–highest | × direct | CPU µs/request | p50 ms | p99 ms | errors | others % |"
-    assert lines[4] == "| direct | 5,000 | 4,000–9,000 | 1.00 | 100 | 1.0 | 9.0 | 0 | 5 |"
-    assert lines[5] == "| n4n | 1,000 | 1,000–1,000 | 0.20 | 100 | 1.0 | 9.0 | 3 | 5 |"
+    assert lines[2] == (
+        "|  | requests/s | lowest–highest | × direct | CPU µs/request | with all processes |"
+        " p50 ms | p99 ms | RSS MiB | errors | others % |"
+    )
+    assert lines[4] == "| direct | 5,000 | 4,000–9,000 | 1.00 | 100 | 150 | 1.0 | 9.0 | 60 | 0 | 5 |"
+    assert lines[5] == "| n4n | 1,000 | 1,000–1,000 | 0.20 | 100 | 150 | 1.0 | 9.0 | 60 | 3 | 5 |"
 
 
 def test_only_what_stands_between_the_markers_is_replaced() -> None:

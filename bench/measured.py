@@ -1,0 +1,136 @@
+"""What a bench has seen: plain values, one list of turns per peer and trial, from which all tables are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TypeVar
+
+from bench.load import Outcome
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One turn of one peer under load.
+
+    CPU seconds of all its processes, and of those that answer requests (`worker_seconds`); resident memory of the latter; what share
+    of a CPU programs took that are no part of the bench.
+    """
+
+    outcome: Outcome
+    cpu_seconds: float
+    worker_seconds: float
+    mib: float
+    foreign: float
+
+    @property
+    def rate(self) -> float:
+        """Good answers per second."""
+        return self.outcome.requests / self.outcome.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        """Microseconds of CPU per good answer, all processes."""
+        return self.cpu_seconds / max(1, self.outcome.requests) * 1e6
+
+    @property
+    def worker_us(self) -> float:
+        """The same of those that answer."""
+        return self.worker_seconds / max(1, self.outcome.requests) * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Low:
+    """One turn of one peer at low load: milliseconds of whole answers, without and with it between."""
+
+    direct_p50: float
+    direct_p95: float
+    p50: float
+    p95: float
+
+    @property
+    def added_p50(self) -> float:
+        """What it adds."""
+        return self.p50 - self.direct_p50
+
+    @property
+    def added_p95(self) -> float:
+        """What it adds."""
+        return self.p95 - self.direct_p95
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """One turn of one peer with some streams at once: milliseconds to the first event, without and with it between."""
+
+    direct_p50: float
+    direct_p95: float
+    p50: float
+    p95: float
+    rate: float
+    incomplete: int
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """One turn: milliseconds to the first content with guard and without; what the guard's rule itself takes, seen at the upstream."""
+
+    on: float
+    off: float
+    rule: float
+
+    @property
+    def beyond(self) -> float:
+        """What the guard adds to its rule."""
+        return self.on - self.off - self.rule
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """One turn of an n4n with all CPUs shared: its run, and what each worker had of the connections and of the CPU time."""
+
+    run: Run
+    connections: Sequence[int]
+    cpu: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident memory of a worker, after so many requests, and after many more of them and streams that were broken off."""
+
+    first_requests: int
+    first_mib: float
+    requests: int
+    broken_off: int
+    mib: float
+
+
+@dataclass(slots=True)
+class Measured:
+    """Everything, by trial and peer."""
+
+    loads: dict[str, dict[str, list[Run]]] = field(default_factory=dict)
+    low: dict[str, list[Low]] = field(default_factory=dict)
+    began: dict[str, list[Began]] = field(default_factory=dict)
+    guard: list[Guarded] = field(default_factory=list)
+    workers: dict[str, list[Shares]] = field(default_factory=dict)
+    memory: list[Memory] = field(default_factory=list)
+
+    def rate(self, trial: str, peer: str) -> float | None:
+        """The median of its answers per second; None where it was not measured."""
+        return middle(self.loads.get(trial, {}).get(peer, ()), lambda run: run.rate)
+
+    def worker_us(self, trial: str, peer: str) -> float | None:
+        """The median of its CPU per answer."""
+        return middle(self.loads.get(trial, {}).get(peer, ()), lambda run: run.worker_us)
+
+
+Runs = Mapping[str, Sequence[Run]]  # peer ▸ its runs
+
+
+def middle(turns: Sequence[T], value: Callable[[T], float]) -> float | None:
+    """The median of a value over turns; None of none."""
+    return median(map(value, turns)) if turns else None
