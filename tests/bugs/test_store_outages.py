@@ -23,7 +23,7 @@ from tests.support.valkey import ValkeyServer, running_valkey
 NONCE = Script("nonce", "return {KEYS[1], ARGV[1]}")
 CALLS, AT_ONCE = 2_000, 200
 DELAY_S = 0.1
-OURS_S = 0.15  # a busy machine's own lateness, on top of a deadline
+OURS_S = 0.4  # a busy machine's own lateness, on top of a deadline
 
 
 @pytest.fixture(scope="module")
@@ -182,8 +182,7 @@ async def test_a_stopped_redis_blocks_nobody_and_is_taken_back(configured: objec
 
         assert max(took for _, took, _ in load.took) < deadline_s + OURS_S
         while_open = [took for begun, took, _ in load.took if opened < begun < thawed]
-        assert statistics.quantiles(while_open, n=100)[98] < 0.002 + 0.01 and not any(
-            answered for begun, _, answered in load.took if opened < begun < thawed
-        )
+        assert statistics.quantiles(while_open, n=20)[18] < 0.002
+        assert not any(answered for begun, _, answered in load.took if opened < begun < thawed)
         assert all(answered for begun, took, answered in load.took if begun + took < stopped)
         assert load.took[-1][2]

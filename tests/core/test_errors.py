@@ -16,6 +16,7 @@ from n4n.core.errors import (
     NoEndpointNow,
     NoSnapshot,
     Problem,
+    StoreRefused,
     StreamInterrupted,
     Unauthenticated,
 )
@@ -91,3 +92,9 @@ def test_no_endpoint_now_counts_what_keeps_each_candidate_out() -> None:
 
     assert (raised.candidates, raised.eliminated) == (2, {"credential": 2})
     assert raised.status == 503
+
+
+def test_a_refusal_by_the_store_names_the_command_and_the_first_word_of_the_answer() -> None:
+    raised = StoreRefused("WRONGTYPE", "reserve")
+
+    assert (str(raised), raised.reply_code, raised.status) == ("Redis refused reserve with WRONGTYPE", "WRONGTYPE", 503)

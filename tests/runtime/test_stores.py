@@ -195,7 +195,8 @@ def test_a_url_says_the_same_as_settings_by_hand(url: str, settings: StoreSettin
 @pytest.mark.parametrize(
     "url",
     ["", "localhost", "http://r", "redis://", "redis:///0", "redis://r:port", "redis://r:99999", "redis://r/x", "redis://r/-1", "unix://host/path",
-     "unix://", "redis+sentinel://a", "redis://a,,b", "redis://r?socket_timeout=x", "redis://r?db", "redis://r?socket_timeout=0", "redis://r?socket_timeout=-1"],
+     "unix://", "unix:///a%00b", "redis+sentinel://a", "redis://a,,b",
+     "redis://r?socket_timeout=x", "redis://r?db", "redis://r?socket_timeout=0", "redis://r?socket_timeout=-1"],
 )  # fmt: skip
 def test_a_url_that_says_nothing_usable_is_refused(url: str) -> None:
     with pytest.raises(StartFailed):

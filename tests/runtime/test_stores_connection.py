@@ -221,7 +221,7 @@ async def test_a_server_that_became_a_replica_or_forgot_us_is_left() -> None:
         for failed in (one, other):
             with pytest.raises(StoreUnavailable):
                 await failed
-        assert peer.owner.why == [LOST]
+        assert peer.owner.why == [f"Redis was left: it answered {text.split()[0].decode()}"]
 
 
 async def test_redirections_go_to_the_owner_and_asking_goes_before_its_command() -> None:

@@ -165,7 +165,10 @@ class Deadlines:
     def begin(self, call: Call) -> None:
         """Its time runs from now."""
         call.deadline = self._loop.time() + self.span_s
-        self._due.append(call)
+        due = self._due
+        if due and due[0].is_done():  # one goes for each that comes: never more of them than ever waited at once
+            due.popleft()
+        due.append(call)
         if self._timer is None:
             self._timer = self._loop.call_at(call.deadline, self._ring)
 

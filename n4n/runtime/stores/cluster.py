@@ -10,7 +10,7 @@ from n4n.core.breaker import Breaker
 from n4n.core.errors import StoreUnavailable
 from n4n.runtime.stores.dial import Dialer
 from n4n.runtime.stores.discovery import cluster_map
-from n4n.runtime.stores.link import Link
+from n4n.runtime.stores.link import Link, ended
 from n4n.runtime.stores.place import Place
 from n4n.runtime.stores.slots import SLOTS, Share
 
@@ -98,9 +98,10 @@ class Cluster:
 
     async def close(self) -> None:
         """Ends all links."""
-        for task in self._leaving:
-            task.cancel()
-        await asyncio.gather(*self._leaving, *(link.close() for link in self._links.values()), return_exceptions=True)
+        for task in tuple(self._leaving):
+            await ended(task)
+        for link in self._links.values():
+            await link.close()
 
     async def _asked(self) -> Sequence[Share]:
         """By the first node that answers, those that are well before the others."""

@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.missed(1, self._loop.time())
             case Wrong(code):
                 call.fail(StoreRefused(code, call.name))
-                self.end(LOST)
+                self.end(f"Redis was left: it answered {code}")
 
     def _teach(self, call: Call, packed: bytes) -> None:
         """The script did not run: once more with its source. It keeps its deadline."""

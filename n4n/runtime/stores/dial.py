@@ -121,7 +121,7 @@ class Dialer:
             task.add_done_callback(lambda done: self._looked(host, done))
         try:
             return await asyncio.shield(task)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: it cannot be a name
             raise StoreUnavailable(NO_NAME) from error
 
     def _looked(self, host: str, task: asyncio.Task[Sequence[Address]]) -> None:

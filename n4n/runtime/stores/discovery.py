@@ -40,13 +40,16 @@ def one_of(places: Sequence[Place]) -> Locate:
     return locate
 
 
-def master_by_sentinels(settings: StoreSettings) -> Locate:
+def sentinels_of(settings: StoreSettings) -> Dialer:
+    """Talks to Sentinels: with the same user and password, or without where they know none."""
+    return Dialer(replace(settings, database=0), strangers=True)
+
+
+def master_by_sentinels(dialer: Dialer, settings: StoreSettings) -> Locate:
     """Where the first Sentinel that knows the master says it is.
 
-    Source: https://redis.io/docs/latest/develop/reference/sentinel-clients/. They are asked with the same user and password, or without
-    where they know none.
+    Source: https://redis.io/docs/latest/develop/reference/sentinel-clients/.
     """
-    dialer = Dialer(replace(settings, database=0), strangers=True)
 
     async def locate() -> Place:
         last = StoreUnavailable(NO_MASTER)

@@ -92,7 +92,7 @@ def _read(url: str, deadline_s: float) -> StoreSettings:
     master, database = "", options.get("db", "")
     places: tuple[Place, ...]
     match parts.scheme:
-        case "unix" if not hosts and parts.path:
+        case "unix" if not hosts and parts.path and "%00" not in parts.path:
             places = (Unix(unquote(parts.path)),)
         case "redis" | "rediss" if hosts:
             places = _tcp(hosts, REDIS_PORT)

@@ -12,7 +12,7 @@ from n4n.runtime.stores.calls import Batch, Call, Deadlines, Outcome, Part, Sing
 from n4n.runtime.stores.cluster import Cluster
 from n4n.runtime.stores.commands import Command, Script, Word
 from n4n.runtime.stores.dial import Dialer
-from n4n.runtime.stores.discovery import cluster_map, master_by_sentinels, one_of
+from n4n.runtime.stores.discovery import cluster_map, master_by_sentinels, one_of, sentinels_of
 from n4n.runtime.stores.link import CLOSED, NOT_YET, Link, ended, pause_s
 from n4n.runtime.stores.place import Place, StoreSettings
 from n4n.runtime.stores.replies import Ask, Moved, Reply
@@ -41,6 +41,7 @@ class Store:
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._loop, settings.deadline_s)
         self._dialer = Dialer(settings)
+        self._sentinels = sentinels_of(settings) if settings.master else None
         self._link: Link | None = None
         self._cluster: Cluster | None = None
         self._state, self._reason = Breaker.OPEN, NOT_YET
@@ -71,7 +72,9 @@ class Store:
         if self._link is not None:
             await self._link.close()
         self._deadlines.stop()
-        await self._dialer.close()
+        for dialer in (self._dialer, self._sentinels):
+            if dialer is not None:
+                await dialer.close()
         self._become(Breaker.OPEN, CLOSED)
 
     @property
@@ -157,8 +160,8 @@ class Store:
     # --- the background ---
 
     async def _keep(self) -> None:
-        if self._settings.master:
-            self._link = Link(self, self._dialer, self._deadlines, master_by_sentinels(self._settings))
+        if self._sentinels is not None:
+            self._link = Link(self, self._dialer, self._deadlines, master_by_sentinels(self._sentinels, self._settings))
             return
         shares = await self._first_map()
         if shares is None:
