@@ -108,6 +108,7 @@ class Provider:
     base_url: str  # vars filled in, no trailing slash
     allow_private: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
+    vars: Mapping[str, str] = field(default_factory=dict)  # those that stand in the URL, and what else its dialect asks for
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +281,8 @@ def _unfolded(tiers: Mapping[str, Mapping[str, object]], aliases: Mapping[str, M
 
 
 def _provider(name: str, raw: Mapping[str, object]) -> Provider:
-    headers = cast(Mapping[str, str], raw.get("headers", {}))
-    return Provider(name, str(raw["dialect"]), base_url(raw), raw.get("allow_private") is True, headers)
+    headers, known = cast(Mapping[str, str], raw.get("headers", {})), cast(Mapping[str, str], raw.get("vars", {}))
+    return Provider(name, str(raw["dialect"]), base_url(raw), raw.get("allow_private") is True, headers, known)
 
 
 def _account(name: str, raw: Mapping[str, object]) -> Account:

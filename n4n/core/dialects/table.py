@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from n4n.core.dialects import Dialect
+from n4n.core.dialects.azure import Azure
 from n4n.core.dialects.openai import OpenAI
 
-DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI()}
+DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI(), "azure": Azure()}
