@@ -27,7 +27,7 @@ check: $(VENV)/dev.stamp  ## format, lint, types, import contracts, fresh stubs,
 	@$(BIN)/python tests/support/check_stubs.py
 	@$(BIN)/python -m pytest -q -p no:randomly --cov --cov-report=term:skip-covered tests/core
 
-bench: $(VENV)/dev.stamp  ## measure n4n beside a bare aiohttp proxy, write docs/performance.md
+bench: $(VENV)/dev.stamp  ## measure n4n beside other gateways, write docs/performance.md (ARGS=--quick, or ARGS="--ab DIR DIR")
 	@$(BIN)/python -m bench $(ARGS)
 
 bench-discovery: $(VENV)/dev.stamp  ## measure how a catalog reaches 200 routers, write it into docs/discovery.md

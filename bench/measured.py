@@ -32,6 +32,11 @@ class Run:
         return self.outcome.requests / self.outcome.seconds
 
     @property
+    def busy(self) -> float:
+        """What share of one CPU those took that answer: where it is far below 1, the load was the limit and not the peer."""
+        return self.worker_seconds / self.outcome.seconds
+
+    @property
     def cpu_us(self) -> float:
         """Microseconds of CPU per good answer, all processes."""
         return self.cpu_seconds / max(1, self.outcome.requests) * 1e6

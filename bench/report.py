@@ -42,7 +42,7 @@ def load_table(title: str, unit: str, runs: Runs, *, over: Sequence[str]) -> str
     bases = [name for name in over if rates.get(name)]
     one = unit.rstrip("s")
     heads = ["", f"{unit}/s", "lowest–highest", *(f"× {name}" for name in bases), f"CPU µs/{one}", "with all processes"]
-    heads += ["p50 ms", "p99 ms", "RSS MiB", "errors", "others %"]
+    heads += ["busy %", "p50 ms", "p99 ms", "RSS MiB", "errors", "others %"]
 
     def row(name: str, turns: Sequence[Run]) -> list[str]:
         return [
@@ -52,6 +52,7 @@ def load_table(title: str, unit: str, runs: Runs, *, over: Sequence[str]) -> str
             *(f"{rates[name] / rates[base]:.2f}" for base in bases),
             _of(turns, lambda run: run.worker_us, ",.0f"),
             _of(turns, lambda run: run.cpu_us, ",.0f"),
+            _of(turns, lambda run: min(1.0, run.busy) * 100, ".0f"),
             _of(turns, lambda run: run.outcome.p50_ms, ".1f"),
             _of(turns, lambda run: run.outcome.p99_ms, ".1f"),
             _of(turns, lambda run: run.mib, ".0f"),

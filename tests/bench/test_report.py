@@ -22,10 +22,10 @@ def test_a_table_shows_medians_and_ratios_to_other_peers() -> None:
 
     assert lines[2] == (
         "|  | requests/s | lowest–highest | × direct | CPU µs/request | with all processes |"
-        " p50 ms | p99 ms | RSS MiB | errors | others % |"
+        " busy % | p50 ms | p99 ms | RSS MiB | errors | others % |"
     )
-    assert lines[4] == "| direct | 5,000 | 4,000–9,000 | 1.00 | 100 | 150 | 1.0 | 9.0 | 60 | 0 | 5 |"
-    assert lines[5] == "| n4n | 1,000 | 1,000–1,000 | 0.20 | 100 | 150 | 1.0 | 9.0 | 60 | 3 | 5 |"
+    assert lines[4] == "| direct | 5,000 | 4,000–9,000 | 1.00 | 100 | 150 | 50 | 1.0 | 9.0 | 60 | 0 | 5 |"
+    assert lines[5] == "| n4n | 1,000 | 1,000–1,000 | 0.20 | 100 | 150 | 10 | 1.0 | 9.0 | 60 | 3 | 5 |"
 
 
 def test_only_what_stands_between_the_markers_is_replaced() -> None:
