@@ -8,9 +8,9 @@ import tracemalloc
 import pytest
 
 from tests.bugs.streams import chunk, events, said, two_endpoints
-from tests.support.answers import DONE, EVENTS, completion, partial
+from tests.support.answers import DONE, EVENTS, JSON, USAGE, partial, tool_call
 from tests.support.router import catalog, running_router
-from tests.support.script import Answer, Raw
+from tests.support.script import Answer, Raw, Whole, compact
 from tests.support.upstream import ScriptedUpstream
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -66,9 +66,42 @@ async def test_an_endless_line_costs_a_bounded_memory() -> None:
     assert answer.headers["x-n4n-endpoint"] == "e2" and peak < 40 * MIB
 
 
-async def test_a_whole_answer_may_be_as_large() -> None:
+@pytest.mark.parametrize("size", [100 * KIB, 600 * KIB, 4 * MIB])
+async def test_arguments_of_a_tool_call_may_be_as_long(size: int) -> None:
     """aiohttp #4453 and open-webui #24928 (case 27)."""
+    call = {"index": 0, **tool_call("draw", "x" * size)}
+    status, body = await one_stream((EVENTS, chunk({"tool_calls": [call]}), chunk(finish="tool_calls"), DONE))
+
+    calls = [one for event in events(body) for choice in event["choices"] for one in choice["delta"].get("tool_calls") or ()]
+    assert status == 200 and "".join(one["function"]["arguments"] for one in calls) == "x" * size and body.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("framed", ["by its length", "in chunks"])
+@pytest.mark.parametrize("name", ["content", "reasoning_content"])
+@pytest.mark.parametrize("size", [100 * KIB, 600 * KIB, 4 * MIB, 8 * MIB])
+async def test_a_whole_answer_may_be_as_large(size: int, name: str, framed: str) -> None:
+    """aiohttp #4453 and open-webui #24928 (case 27)."""
+    message = {"role": "assistant", "content": "!", name: "y" * size}
+    whole = compact({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": dict(USAGE)})
+    body = (Whole(whole),) if framed == "by its length" else tuple(Raw(whole[at : at + 50_000]) for at in range(0, len(whole), 50_000))
     async with ScriptedUpstream() as upstream:
-        upstream.script(completion("y" * (8 * MIB)))
+        upstream.script((JSON, *body))
         async with running_router(catalog(upstream.base_url)) as house, house.chat() as answer:
-            assert len((await answer.json())["choices"][0]["message"]["content"]) == 8 * MIB
+            assert (await answer.json())["choices"][0]["message"][name] == "y" * size
+
+
+async def test_an_endless_whole_answer_costs_a_bounded_memory() -> None:
+    """aiohttp #4453 and open-webui #24928 (case 27): a clean failure above the bound of 64 MiB, and the next endpoint."""
+    endless = (JSON, Raw(b'{"choices":[{"index":0,"message":{"content":"'), *(Raw(b"x" * MIB) for _ in range(128)))
+    async with two_endpoints() as (e1, _, house):
+        e1.script(endless)
+        tracemalloc.start()
+        try:
+            async with house.chat() as answer:
+                assert (await answer.json())["choices"][0]["message"]["content"] == "pong"
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        (line,) = await house.logged()
+    assert answer.headers["x-n4n-endpoint"] == "e2" and peak < 150 * MIB
+    assert [one["outcome"] for one in line["routing"]["attempts"]] == ["server_error", "ok"]
