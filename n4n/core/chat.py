@@ -110,6 +110,13 @@ class ChatRequest(msgspec.Struct, frozen=True):
     native: Native | None = None
 
 
+class Signing(msgspec.Struct, frozen=True):
+    """The request has to be signed before it is sent, which needs a clock and keys that are renewed: not a dialect's work."""
+
+    service: str  # the name that is signed for
+    region: str  # empty: that of whoever signs
+
+
 class UpstreamRequest(msgspec.Struct, frozen=True):
     """One HTTP request to a provider. `url` is absolute and never leaves the router in a log, an error, a metric or a trace."""
 
@@ -118,3 +125,4 @@ class UpstreamRequest(msgspec.Struct, frozen=True):
     body: bytes
     warnings: tuple[str, ...] = ()  # what was left out for this endpoint, for `n4n.warnings`
     allow_private: bool = False  # whether the provider may be at an address inside this network
+    signing: Signing | None = None  # None: it goes out as it is; else its headers are good for one call
