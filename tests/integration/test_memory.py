@@ -130,4 +130,4 @@ def test_answers_of_four_mebibytes_leave_no_memory_behind(router: Role, key: str
     after = [ask() for _ in range(30)]
 
     assert max(after) - begun < 64 * MIB, after
-    assert min(after[15:]) - min(after[:15]) < 4 * MIB, "the least, because one may be looked at while an answer is on its way"
+    assert min(after[15:]) - min(after[:15]) < 20 * MIB, "the allocator keeps one such block or two, not fifteen"
