@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from n4n.core.dialects import Dialect
 from n4n.core.dialects.azure import Azure
+from n4n.core.dialects.gemini import Gemini
 from n4n.core.dialects.openai import OpenAI
 
-DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI(), "azure": Azure()}
+DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI(), "azure": Azure(), "gemini": Gemini()}
