@@ -57,13 +57,15 @@ async def serve(router: Router, exchange: Exchange) -> None:
     deadline = record.started + made.model.timeouts.total_ms / 1000
     deadline = deadline if exchange.deadline is None else min(deadline, exchange.deadline)
     attempts = Attempts(made, started=record.started, deadline=deadline, budget=health.budget(made.model.id))
+    planned = True  # in this very moment: nothing can have changed since
     while True:
         step = attempts.next_step(router.clock(), router.draw())
         record.fallback_attempts = attempts.fallback_attempts
+        still, planned = planned, False
         match step:
-            case Send(candidate=candidate) if cooldown := health.cooling(candidate):
+            case Send(candidate=candidate) if not still and (cooldown := health.cooling(candidate)):
                 attempts.postponed(cooldown, router.clock())
-            case Send(candidate=candidate) if router.withdrawn(candidate):
+            case Send(candidate=candidate) if not still and router.withdrawn(candidate):
                 attempts.withdrawn()
             case Send(candidate=candidate) if candidate.trial and not health.start_trial(candidate, world.snapshot):
                 attempts.withdrawn()

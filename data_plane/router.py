@@ -34,6 +34,7 @@ class Router:
         self._follower, self._credentials = follower, credentials
         self.health, self.upstream, self.dialects, self.clock = health, upstream, dialects, clock
         self._spoken = frozenset(dialects)
+        self._world: World | None = None  # the latest one that was asked for
         self.draw = random.random
         self.wall = time.time
         self.keep_alive_s = KEEP_ALIVE_S
@@ -52,13 +53,17 @@ class Router:
 
     def world(self) -> World:
         """What a plan is made from; NoSnapshot before a catalog came."""
-        return World(
-            snapshot=self.snapshot,
-            dialects=self._spoken,
-            usable_accounts=self._credentials.usable,
-            views=self.health.views,
-            cooling_accounts=self.health.cooling_accounts,
-        )
+        world, snapshot, health = self._world, self.snapshot, self.health
+        usable, views, cooling = self._credentials.usable, health.views, health.cooling_accounts
+        if (
+            world is None
+            or world.snapshot is not snapshot
+            or world.usable_accounts is not usable
+            or world.views is not views
+            or world.cooling_accounts is not cooling
+        ):
+            self._world = world = World(snapshot, self._spoken, usable, views, cooling)
+        return world
 
     @property
     def snapshot(self) -> Snapshot:

@@ -90,7 +90,10 @@ class Web:
 
     def _record(self) -> Record:
         clock = self._router.clock
-        return Record(request_id=new_request_id(), started=clock(), clock=clock, closing=lambda: self.draining)
+        return Record(request_id=new_request_id(), started=clock(), clock=clock, closing=self._closing)
+
+    def _closing(self) -> bool:
+        return self.draining
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, whatever it is."""

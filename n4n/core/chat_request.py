@@ -201,6 +201,8 @@ def _features(fields: json_bytes.Members, body: bytes, n: int) -> Iterable[str]:
 
 
 def _parts(messages: msgspec.Raw, body: bytes) -> Iterable[str]:
+    if body.find(b"[", body.find(b'"messages"') + 12) < 0:  # no list inside the list of messages, or after it: no parts
+        return
     seen = [name for name, written in _PARTS_WRITTEN if written in body]
     if not seen:
         return

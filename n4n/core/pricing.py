@@ -19,6 +19,8 @@ def cost_pico(usage: Usage, prices: PriceList | None) -> int | None:
     price = _price_at(usage.prompt_tokens, prices)
     cached = min(usage.cached_tokens, usage.prompt_tokens)
     written = min(usage.cache_write_tokens, usage.prompt_tokens - cached)
+    if not cached and not written and price.input is not None and price.output is not None:  # nearly always
+        return usage.prompt_tokens * price.input + usage.completion_tokens * price.output
     parts = (
         (usage.prompt_tokens - cached - written, price.input),
         (cached, price.input if price.cached_input is None else price.cached_input),

@@ -9,6 +9,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_SELDOM = (10_000, 20, 20)  # objects, rounds, rounds: a request makes hundreds of objects and hardly ever a cycle
+
 
 @contextmanager
 def growing() -> Iterator[None]:
@@ -23,3 +25,4 @@ def growing() -> Iterator[None]:
 def settle() -> None:
     """What is there now is not walked any more. Cycles that are garbage at this moment stay: only after large changes, which are rare."""
     gc.freeze()
+    gc.set_threshold(*_SELDOM)
