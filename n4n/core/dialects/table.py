@@ -8,5 +8,6 @@ from n4n.core.dialects import Dialect
 from n4n.core.dialects.azure import Azure
 from n4n.core.dialects.gemini import Gemini
 from n4n.core.dialects.openai import OpenAI
+from n4n.core.dialects.responses import Responses
 
-DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI(), "azure": Azure(), "gemini": Gemini()}
+DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI(), "azure": Azure(), "openai_responses": Responses(), "gemini": Gemini()}
