@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from n4n.core.dialects import Dialect
+from n4n.core.dialects.anthropic import Anthropic
 from n4n.core.dialects.azure import Azure
 from n4n.core.dialects.gemini import Gemini
 from n4n.core.dialects.openai import OpenAI
 from n4n.core.dialects.responses import Responses
 
-DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI(), "azure": Azure(), "openai_responses": Responses(), "gemini": Gemini()}
+DIALECTS: Mapping[str, Dialect] = {
+    "openai": OpenAI(),
+    "anthropic": Anthropic(),
+    "azure": Azure(),
+    "openai_responses": Responses(),
+    "gemini": Gemini(),
+}
