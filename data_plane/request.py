@@ -26,7 +26,7 @@ from n4n.core.directives import NONE, Directives
 from n4n.core.errors import FailedAttempt, Failure, FailureClass, StreamInterrupted
 from n4n.core.plan import plan
 from n4n.core.pricing import cost_pico, usd
-from n4n.core.stream_guard import Abandon, Finish, Hold, Interrupt, Pass, Release, StreamGuard
+from n4n.core.stream_guard import Abandon, Finish, GuardState, Hold, Interrupt, Pass, Release, StreamGuard
 from n4n.core.usage import estimate, suspect
 from n4n.runtime.upstream import Phases, Reply, UpstreamFault
 
@@ -221,9 +221,12 @@ async def _pass_on(router: Router, exchange: Exchange, reading: _Reading) -> Fai
 async def _events(router: Router, answer: Answer, reading: _Reading) -> list[Event]:
     """The events that arrived together; none when only time has passed. Faults of the connection are events too."""
     decoder = reading.decoder
-    wakes = (reading.guard.deadline, answer.wake_at, answer.quiet_until, reading.first_token_at)
+    wake_at = answer.quiet_until
+    for at in (reading.guard.deadline, answer.wake_at, reading.first_token_at):
+        if at is not None and (wake_at is None or at < wake_at):
+            wake_at = at
     try:
-        piece = await reading.reply.next(min((at for at in wakes if at is not None), default=None))
+        piece = await reading.reply.next(wake_at)
     except UpstreamFault as fault:
         return _broken_off(decoder, fault.failure)
     if piece == b"" or (piece is None and answer.wake_at is not None and router.clock() >= answer.wake_at):
@@ -262,6 +265,9 @@ def _decide(record: Record, reading: _Reading, events: Sequence[Event], now: flo
                 reading.usage = event.usage
             if event.content:
                 record.output_came(now)
+            if guard.state is GuardState.RELEASED:  # nearly all of a long stream
+                outgoing.append(event)
+                continue
         decision = guard.receive(event, now)
         match decision:
             case Pass(event=passed):
@@ -277,7 +283,7 @@ def _decide(record: Record, reading: _Reading, events: Sequence[Event], now: flo
                 return outgoing, decision
             case _:
                 assert_never(decision)
-    if isinstance(opened := guard.tick(now), Release):
+    if guard.deadline is not None and isinstance(opened := guard.tick(now), Release):
         outgoing += [one for one in opened.events if isinstance(one, Chunk)]
     return outgoing, None
 

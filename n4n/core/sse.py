@@ -49,11 +49,9 @@ class SseParser:
 
     def feed(self, piece: bytes) -> list[SseItem]:
         """What this piece completed, in order."""
-        if piece[-2:] == b"\n\n" and piece[:6] == b"data: " and not (self._parts or self._data or self._skip_lf or self._name):
-            inner = piece[6:-2]  # the common case: one read, one event, one line
-            if b"\n" not in inner and b"\r" not in inner and len(inner) <= self._max and not self._stopped:
-                self._begun = True
-                return [SseEvent(inner)]
+        alone = self.alone(piece)
+        if alone is not None:
+            return [SseEvent(alone)]
         if self._stopped or not piece:
             return []
         if self._skip_lf:
@@ -63,6 +61,16 @@ class SseParser:
             self._skip_lf = piece[-1:] == b"\r"
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         return self._lines(piece)
+
+    def alone(self, piece: bytes) -> bytes | None:
+        """The data of the one event, of one line and without a name, that this piece is: the common case. None: `feed` it."""
+        if piece[-2:] != b"\n\n" or piece[:6] != b"data: " or self._parts or self._data or self._skip_lf or self._name or self._stopped:
+            return None
+        inner = piece[6:-2]
+        if b"\n" in inner or b"\r" in inner or len(inner) > self._max:
+            return None
+        self._begun = True
+        return inner
 
     def end(self) -> list[SseItem]:
         """The input ended: an event that was pending counts."""

@@ -83,7 +83,15 @@ class ChunkDecoder:
             self._sniff(piece)
         if self._whole is not None:
             return self._collect(piece)
+        alone = self._parser.alone(piece)
+        if alone is not None and (chunk := self._chunk(alone)) is not None:
+            self._line_by_line = True
+            return [chunk]
         events: list[Event] = []
+        if alone is not None:
+            self._line_by_line = True
+            self._event(alone, b"", events)
+            return events
         for item in self._parser.feed(piece):
             self._item(item, events)
         if self._parser.pending and not self._over:
