@@ -88,16 +88,15 @@ class _Message:
                 self.calls.append({"id": block.toolUse.toolUseId or f"call_{len(self.calls)}", "type": "function", "function": function})
                 self.size += text_bytes(arguments)
         elif block.reasoningContent is not None:
-            self._step("reasoning")
             text, signature = thought_of(block.reasoningContent)
             redacted = [block.reasoningContent.redactedContent] if block.reasoningContent.redactedContent else []
-            detail = detail_of(text, signature, redacted, self._place)
-            self._details += [] if detail is None else [detail]
+            detail = detail_of(text, signature, redacted, self._place + 1)
+            if detail is not None:  # else it does not come back, and takes no place
+                self._step("reasoning")
+                self._details.append(detail)
             self._add(self._thoughts, text)
-        else:
-            text = text_of(block)
-            if text or block.text is not None:
-                self._step("text")
+        elif text := text_of(block):
+            self._step("text")
             self._add(self._texts, text)
 
     def _add(self, to: list[str], text: str) -> None:

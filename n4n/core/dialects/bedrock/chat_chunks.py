@@ -1,8 +1,8 @@
 """Events of ConverseStream in the words of chat completions: text, calls, reasoning and what signs it, the finish reason, usage.
 
 Reasoning that has to come back unchanged rides in `reasoning_details` beside its text, one whole entry per block when the block
-has ended; `index` is its place among the blocks, consecutive text counted once, so that it can be put back there. Converse tells
-no id and no model: the id is made of the first frame's bytes, which hold random padding, the model is the client's word for it.
+has ended; `index` is its place among the blocks that will come back, consecutive text counted once. Converse tells no id and no
+model: the id is made of the first frame's bytes, which hold random padding, the model is the client's word for it.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ def made_id(seed: bytes) -> str:
 class _Open:
     """One block while it is told."""
 
-    __slots__ = ("call", "place", "redacted", "signature", "spoke", "thought")
+    __slots__ = ("before", "call", "place", "redacted", "signature", "spoke", "thought")
 
-    def __init__(self, place: int, call: int | None = None) -> None:
-        self.place, self.call = place, call
+    def __init__(self, place: int, before: str | None = None) -> None:
+        self.place = place
+        self.before = before  # of reasoning: the kind of block before it; it takes a place only if it has to come back
+        self.call: int | None = None
         self.thought: list[str] = []
         self.signature: list[str] = []
         self.redacted: list[str] = []
@@ -110,10 +112,11 @@ class ChatWriter:
         function = {"name": call.name or "", "arguments": ""}
         return [self._call({"index": opened.call, "id": call.toolUseId or f"call_{opened.call}", "type": "function", "function": function})]
 
-    def _opened(self, kind: str, call: int | None = None) -> _Open:
+    def _opened(self, kind: str) -> _Open:
         self._places += not (kind == self._last_kind == "text")
+        opened = _Open(self._places, self._last_kind if kind == "reasoning" else None)
         self._last_kind = kind
-        return _Open(self._places, call)
+        return opened
 
     def _delta(self, index: int, delta: Block) -> list[Chunk]:
         opened = self._blocks.get(index)
@@ -123,12 +126,11 @@ class ChatWriter:
                 return []
             opened.spoke = True
             return [self._call({"index": opened.call, "function": {"arguments": piece}}, text_bytes(piece))]
-        if opened is None:
-            kind = "text" if delta.reasoningContent is None else "reasoning"
-            opened = self._blocks[index] = self._opened(kind)
-        if delta.reasoningContent is not None:
-            return self._think(opened, delta.reasoningContent)
         text = text_of(delta)
+        if opened is None and (text or delta.reasoningContent is not None):
+            opened = self._blocks[index] = self._opened("text" if delta.reasoningContent is None else "reasoning")
+        if opened is not None and delta.reasoningContent is not None:
+            return self._think(opened, delta.reasoningContent)
         return [self._text("content", text)] if text else []
 
     def _think(self, opened: _Open, thought: Thought) -> list[Chunk]:
@@ -145,8 +147,13 @@ class ChatWriter:
             return []
         if opened.call is not None and not opened.spoke:
             return [self._call({"index": opened.call, "function": {"arguments": "{}"}}, 2)]
+        if opened.before is None:
+            return []
         detail = detail_of("".join(opened.thought), "".join(opened.signature), opened.redacted, opened.place)
-        return [] if detail is None else [Chunk(self._payload(b'"reasoning_details":[%b]' % _dump(detail)), content=True)]
+        if detail is None:
+            self._places, self._last_kind = self._places - 1, opened.before
+            return []
+        return [Chunk(self._payload(b'"reasoning_details":[%b]' % _dump(detail)), content=True)]
 
     def _finish(self, stop_reason: str | None) -> list[Chunk]:
         chunks = [chunk for index in list(self._blocks) for chunk in self._stop(index)]

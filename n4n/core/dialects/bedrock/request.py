@@ -28,7 +28,6 @@ from n4n.core.dialects.bedrock.tools import Offer, has_marks, offer
 from n4n.core.dialects.bedrock.turns import Talk, talk
 from n4n.core.dialects.bedrock.words import Ending, Format, decoded, word
 from n4n.core.dialects.overlay import lay_over
-from n4n.core.errors import MalformedRequest
 
 Fields = dict[str, bytes]
 Object = dict[str, object]
@@ -58,10 +57,7 @@ _MOST_METADATA = 16
 def members(request: ChatRequest, endpoint: Endpoint) -> tuple[Fields, tuple[str, ...]]:
     """The members of the body for this endpoint, and what a client should know. Raises MalformedRequest for a chat nobody can read."""
     notes = Notes(endpoint.id)
-    try:
-        fields = _Chat(request, endpoint, notes).members()
-    except RecursionError as error:
-        raise MalformedRequest("the body is nested too deeply") from error
+    fields = _Chat(request, endpoint, notes).members()
     lay_over(fields, endpoint.body)
     return fields, notes.warnings
 
@@ -156,7 +152,8 @@ class _Chat:
         if wish.wants and self._traits.reasoning is Reasoning.BUDGET and told.awaits_unsigned:
             self._notes.left_out("reasoning", "does not reason on between calls that it did not make")
             return {}
-        return thinking.reasoning_fields(wish, self._traits, self._request.max_output_tokens, self._notes)
+        limits = [count for count in (self._request.max_output_tokens, self._endpoint.max_output_tokens) if count is not None]
+        return thinking.reasoning_fields(wish, self._traits, min(limits, default=None), self._notes)
 
     def _counts_reasoning(self, own: Object) -> bool:
         thought = own.get("thinking")

@@ -78,9 +78,8 @@ def reasoning_fields(wish: Wish, traits: Traits, limit: int | None, notes: Notes
             return {"reasoning": {"effort": effort or "medium"}}
         case Reasoning.FLAT:
             return {"reasoning_effort": effort or "medium"}
-        case Reasoning.NONE:
-            notes.left_out("reasoning", "cannot be told how much to reason")
-            return {}
+    notes.left_out("reasoning", "cannot be told how much to reason")
+    return {}
 
 
 def _off(traits: Traits, notes: Notes) -> Object:
@@ -95,8 +94,8 @@ def _off(traits: Traits, notes: Notes) -> Object:
             return {"reasoning": {"effort": "none"}}
         case Reasoning.FLAT:
             notes.left_out("reasoning_effort none", "always reasons")
-        case Reasoning.NONE:
-            pass
+        case _:
+            pass  # it does not reason
     return {}
 
 
