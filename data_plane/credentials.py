@@ -1,19 +1,36 @@
 """The keys of our accounts at providers, as this process found them: in its environment or in files. They never travel.
 
-`env:NAME` is read when a catalog comes into use, `file:PATH` then and whenever the file changes; a file holds the bare key.
-`stored` cannot be resolved in this version. An account that names no credential needs none.
+`env:NAME` is read when a catalog comes into use, `file:PATH` then and whenever the file changes; both hold the bare key, or a
+credential file as Google gives it out, of which access tokens are made. `env:GOOGLE_APPLICATION_CREDENTIALS` names such a file.
+`stored` cannot be resolved in this version. An account that names no credential needs none, but at Vertex AI: there it is what
+the machine has (https://cloud.google.com/docs/authentication/application-default-credentials).
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
-from n4n.core.catalog import Account, Snapshot
+from n4n.core.catalog import Account, Provider, Snapshot
+from n4n.runtime.google_tokens import (
+    KEY_FILE,
+    GoogleCredential,
+    GoogleTokens,
+    Untokened,
+    ambient_file,
+    credential_in,
+    machines_own,
+)
+from n4n.runtime.upstream.dial import Proxy
 
 _MOST_BYTES = 64 * 1024
+_FIRST_TOKEN_S = 1.0  # a catalog in which an account wants a new token waits so long for it, at most
+_VERTEX = re.compile(r"(?:[a-z0-9-]+-)?aiplatform(?:\.[a-z0-9-]+\.rep)?\.googleapis\.com")
 _log = logging.getLogger(__name__)
 Stamp = tuple[int, int, int]  # inode, size, time of change (ns)
 
@@ -42,9 +59,9 @@ class Unresolved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Every account of a catalog and its key: None where it has none, absent where it was not found."""
+    """Every account of a catalog and its key, or what makes one: None where it has none, absent where it was not found."""
 
-    secrets: Mapping[str, Secret | None] = field(default_factory=dict)
+    secrets: Mapping[str, Secret | GoogleCredential | None] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)  # account: why it is not found
     files: Mapping[str, Stamp | None] = field(default_factory=dict)  # path: how it was when it was read
 
@@ -54,43 +71,71 @@ class Resolution:
 
 
 class Credentials:
-    """What the accounts of the catalog in use resolve to; replaced as one value."""
+    """What the accounts of the catalog in use resolve to; replaced as one value.
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+    `usable` are the accounts that have a key now, or need none. It changes with the catalog, with files, and when an access token
+    comes or ends unrenewed, which happens in the thread of the tokens.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ, proxy: Proxy | None = None) -> None:
         self._environ = environ
         self._resolution = Resolution()
+        self._changing = threading.Lock()
+        self._tokens = GoogleTokens(self._tokens_changed, proxy=proxy)
+        self.problems: Mapping[str, str] = {}  # why each account that cannot be used cannot
         self.usable: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
-        return f"Credentials({len(self.usable)} usable, {len(self._resolution.problems)} not found)"
-
-    @property
-    def problems(self) -> Mapping[str, str]:
-        """Why each account that cannot be used is not found."""
-        return self._resolution.problems
+        return f"Credentials({len(self.usable)} usable, {len(self.problems)} not found)"
 
     def reveal(self, account: str) -> str | None:
         """The account's key; None where it needs none. Only accounts in `usable` have an answer to trust."""
-        secret = self._resolution.secrets.get(account)
-        return None if secret is None else secret.reveal()
+        match self._resolution.secrets.get(account):
+            case Secret() as secret:
+                return secret.reveal()
+            case GoogleCredential() as credential:
+                return self._tokens.token(credential)
+        return None
 
-    def resolve(self, accounts: Iterable[Account]) -> Resolution:
-        """Looks every account's credential up; reads files, so not for the event loop."""
-        secrets: dict[str, Secret | None] = {}
+    def resolve(self, accounts: Iterable[tuple[Account, Provider]]) -> Resolution:
+        """Looks every account's credential up; reads files and gives a new access token a moment, so not for the event loop."""
+        secrets: dict[str, Secret | GoogleCredential | None] = {}
         problems: dict[str, str] = {}
         files: dict[str, Stamp | None] = {}
-        for account in accounts:
+        for account, provider in accounts:
             try:
-                secrets[account.name] = self._look_up(account.credential, files)
-            except Unresolved as error:
+                secrets[account.name] = self._look_up(account.credential, provider, files)
+            except (Unresolved, Untokened) as error:
                 problems[account.name] = str(error)
+        self._tokens.wait(_google(secrets), _FIRST_TOKEN_S)
         return Resolution(secrets, problems, files)
 
     def use(self, resolution: Resolution) -> None:
         """Puts a resolution into force and says in one line what is newly wrong."""
-        before = self._resolution.problems
-        self._resolution, self.usable = resolution, frozenset(resolution.secrets)
-        news = [f"{account} ({problem})" for account, problem in resolution.problems.items() if before.get(account) != problem]
+        with self._changing:
+            self._resolution = resolution
+            self._tokens.keep(_google(resolution.secrets))
+            self._look_again()
+
+    def _tokens_changed(self) -> None:
+        """An access token was made, or could not be."""
+        with self._changing:
+            self._look_again()
+
+    def close(self) -> None:
+        """No access token is made from here on."""
+        self._tokens.close()
+
+    def _look_again(self) -> None:
+        """Who is usable now; a token that is still being made is no news."""
+        before, problems, usable = self.problems, dict(self._resolution.problems), []
+        for account, secret in self._resolution.secrets.items():
+            if not isinstance(secret, GoogleCredential) or self._tokens.token(secret) is not None:
+                usable.append(account)
+            elif problem := self._tokens.problem(secret):
+                problems[account] = problem
+        self.problems, self.usable = problems, frozenset(usable)
+        news = [f"{account} ({problem})" for account, problem in problems.items() if before.get(account) != problem]
         if news:
             _log.warning("accounts that are not used: %s", "; ".join(news))
 
@@ -98,31 +143,52 @@ class Credentials:
         """Whether every credential file is as it was read; looks at the disk, so not for the event loop."""
         return self._resolution.is_current()
 
-    def _look_up(self, credential: str | None, files: dict[str, Stamp | None]) -> Secret | None:
+    def _look_up(self, credential: str | None, provider: Provider, files: dict[str, Stamp | None]) -> Secret | GoogleCredential | None:
         if credential is None:
-            return None
+            return self._ambient(files) if _VERTEX.fullmatch(urlsplit(provider.base_url).hostname or "") else None
         scheme, _, where = credential.partition(":")
         match scheme:
             case "env":
                 value = self._environ.get(where, "").strip()
                 if not value:
                     raise Unresolved(f"the environment variable {where} is not set")
+                if where == KEY_FILE:
+                    return _credential_file(value, files)
             case "file":
-                files[where] = _stamp(where)  # before it is read: a change in between is seen as one
-                value = _read(where)
+                value = _read(where, files)
             case _:
                 raise Unresolved("stored credentials need a newer n4n; use env: or file:")
+        made = credential_in(value)
+        if made is not None:
+            return made
         if not value.isascii() or not value.isprintable():
             raise Unresolved(f"its credential ({scheme}:{where}) holds characters that no header can carry")
         return Secret(value)
 
+    def _ambient(self, files: dict[str, Stamp | None]) -> GoogleCredential:
+        path = ambient_file(self._environ)
+        return machines_own(self._environ) if path is None else _credential_file(path, files)
 
-def accounts_of(catalog: Snapshot) -> list[Account]:
-    """Every account that an endpoint uses, once."""
-    return list({account.name: account for endpoint in catalog.endpoints.values() for account in endpoint.accounts}.values())
+
+def accounts_of(catalog: Snapshot) -> list[tuple[Account, Provider]]:
+    """Every account that an endpoint uses, once, with its provider."""
+    used = {account.name: (account, endpoint.provider) for endpoint in catalog.endpoints.values() for account in endpoint.accounts}
+    return list(used.values())
 
 
-def _read(path: str) -> str:
+def _google(secrets: Mapping[str, object]) -> list[GoogleCredential]:
+    return [secret for secret in secrets.values() if isinstance(secret, GoogleCredential)]
+
+
+def _credential_file(path: str, files: dict[str, Stamp | None]) -> GoogleCredential:
+    made = credential_in(_read(path, files))
+    if made is None:
+        raise Unresolved(f"the file {path} is no credential file of Google's")
+    return made
+
+
+def _read(path: str, files: dict[str, Stamp | None]) -> str:
+    files[path] = _stamp(path)  # before it is read: a change in between is seen as one
     try:
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)

@@ -164,6 +164,12 @@ def test_a_provider_that_lacks_more_than_its_key_is_left_out_and_named(environ: 
     assert (document["providers"], document["accounts"], document["models"]) == ({}, {}, {})
 
 
+def test_vertex_takes_the_file_that_the_machine_has() -> None:
+    document, _ = builtin_document({"GOOGLE_APPLICATION_CREDENTIALS": "/key.json", "GOOGLE_CLOUD_PROJECT": "p"})
+
+    assert document["accounts"]["vertex-main"]["credential"] == "env:GOOGLE_APPLICATION_CREDENTIALS"
+
+
 def test_a_provider_that_lacks_two_vars_names_both() -> None:
     _, notes = builtin_document({"VERTEX_ACCESS_TOKEN": "k"})
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from data_plane.credentials import Credentials, Secret, accounts_of
-from n4n.core.catalog import Account, compile_snapshot
+from n4n.core.catalog import Account, Provider, compile_snapshot
 from n4n.core.document import parse_document
 from tests.support.catalogs import FULL
+from tests.support.google import TokenService, token_service
 
 KEY = "sk-canary-1234"
+ACME = Provider("acme", "openai", "https://api.acme.example/v1")
+VERTEX = Provider("vertex", "vertex", "https://aiplatform.googleapis.com/v1/projects/p/locations/global")
+
+
+def main(credential: str | None, provider: Provider = ACME) -> list[tuple[Account, Provider]]:
+    return [(Account("main", provider.name, credential), provider)]
 
 
 def resolved(credential: str | None, environ: dict[str, str] | None = None) -> Credentials:
     credentials = Credentials(environ or {})
-    credentials.use(credentials.resolve([Account("main", "acme", credential)]))
+    credentials.use(credentials.resolve(main(credential)))
     return credentials
 
 
@@ -77,7 +86,7 @@ def test_what_cannot_be_used_is_one_warning_with_the_accounts_name_and_never_the
 
 def test_the_same_problem_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     credentials = resolved("env:A_KEY")
-    credentials.use(credentials.resolve([Account("main", "acme", "env:A_KEY")]))
+    credentials.use(credentials.resolve(main("env:A_KEY")))
 
     assert len(caplog.records) == 1
 
@@ -90,7 +99,7 @@ def test_a_change_of_a_file_is_seen(tmp_path: Path) -> None:
     file.write_text(KEY)
     assert not credentials.is_current()
 
-    credentials.use(credentials.resolve([Account("main", "acme", f"file:{file}")]))
+    credentials.use(credentials.resolve(main(f"file:{file}")))
     assert credentials.is_current() and credentials.reveal("main") == KEY
 
 
@@ -104,4 +113,135 @@ def test_a_secret_hides_itself_everywhere_but_in_reveal() -> None:
 def test_the_accounts_of_a_catalog_are_those_its_endpoints_use() -> None:
     snapshot = compile_snapshot(parse_document(FULL)[0], version=1, checksum="c")
 
-    assert [account.name for account in accounts_of(snapshot)] == ["acme-main", "acme-second", "house"]
+    assert [account.name for account, _ in accounts_of(snapshot)] == ["acme-main", "acme-second", "house"]
+    assert all(account.provider == provider.name for account, provider in accounts_of(snapshot))
+
+
+# ── access tokens of Google Cloud
+
+
+@pytest.fixture(name="google")
+def _google() -> Iterator[TokenService]:
+    with token_service() as service:
+        yield service
+
+
+@pytest.fixture(name="credentials")
+def _credentials(google: TokenService, tmp_path: Path) -> Iterator[Credentials]:
+    """Those of a machine with a credential file in its environment, and one in a folder."""
+    (tmp_path / "key.json").write_text(google.service_account())
+    environ = {
+        "VERTEX_KEY": google.service_account(project_id="of the variable"),
+        "VERTEX_ACCESS_TOKEN": KEY,
+        "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "key.json"),
+        "BROKEN": '{"type": "service_account"}',
+        "FOREIGN": '{"type": "canary"}',
+    }
+    credentials = Credentials(environ)
+    yield credentials
+    credentials.close()
+
+
+def now_usable(credentials: Credentials) -> bool:
+    """Whether the account becomes usable, within a time that is far beyond what it takes."""
+    until = time.monotonic() + 30
+    while not credentials.usable and not credentials.problems and time.monotonic() < until:
+        time.sleep(0.01)
+    return credentials.usable == {"main"}
+
+
+@pytest.mark.parametrize(
+    ("credential", "provider"),
+    [
+        ("env:VERTEX_KEY", VERTEX),
+        ("env:VERTEX_KEY", ACME),
+        ("file:TMP/key.json", VERTEX),
+        ("env:GOOGLE_APPLICATION_CREDENTIALS", VERTEX),
+        (None, VERTEX),
+        (None, Provider("v", "openai", "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5/endpoints/openapi")),
+        (None, Provider("v", "vertex", "https://aiplatform.eu.rep.googleapis.com/v1/projects/p/locations/eu")),
+    ],
+)
+def test_a_credential_file_of_googles_becomes_a_token(
+    credential: str | None, provider: Provider, credentials: Credentials, tmp_path: Path
+) -> None:
+    found = credential and credential.replace("TMP", str(tmp_path))
+    credentials.use(credentials.resolve(main(found, provider)))
+
+    assert now_usable(credentials)
+    assert credentials.reveal("main") == "ya29.token-1"
+    assert credentials.problems == {} and "canary" not in repr(credentials)
+
+
+def test_a_bare_token_is_used_as_it_is(credentials: Credentials, google: TokenService) -> None:
+    credentials.use(credentials.resolve(main("env:VERTEX_ACCESS_TOKEN", VERTEX)))
+
+    assert credentials.reveal("main") == KEY and google.asked == []
+
+
+def test_two_accounts_with_one_credential_share_a_token(credentials: Credentials, google: TokenService) -> None:
+    both = [(Account(name, "vertex", "env:VERTEX_KEY"), VERTEX) for name in ("one", "two")]
+    credentials.use(credentials.resolve(both))
+
+    assert credentials.usable == {"one", "two"} and len(google.asked) == 1
+
+
+def test_a_token_stays_with_the_next_catalog_and_ends_with_its_account(credentials: Credentials, google: TokenService) -> None:
+    for _ in range(2):
+        credentials.use(credentials.resolve(main("env:VERTEX_KEY", VERTEX)))
+    assert credentials.reveal("main") == "ya29.token-1" and len(google.asked) == 1
+
+    credentials.use(credentials.resolve([]))
+    assert credentials.usable == frozenset() and credentials.reveal("main") is None
+
+
+def test_an_account_without_a_token_is_not_used_and_told_by_name(
+    credentials: Credentials, google: TokenService, caplog: pytest.LogCaptureFixture
+) -> None:
+    google.answers.append((400, {"error": "invalid_grant", "error_description": "canary"}))
+    credentials.use(credentials.resolve(main("env:VERTEX_KEY", VERTEX)))
+
+    assert not now_usable(credentials)
+    assert credentials.problems == {"main": "Google refuses its credential (invalid_grant)"}
+    assert [record.getMessage() for record in caplog.records] == [
+        "accounts that are not used: main (Google refuses its credential (invalid_grant))"
+    ]
+    while not credentials.usable:  # the next try
+        time.sleep(0.01)
+    assert credentials.reveal("main") == "ya29.token-2" and credentials.problems == {}
+
+
+@pytest.mark.parametrize(
+    ("credential", "said"),
+    [
+        ("env:BROKEN", "its Google credential is not complete: use the file as Google gave it out"),
+        ("env:FOREIGN", "its credential is JSON, but none of Google's kinds"),
+        ("env:GOOGLE_APPLICATION_CREDENTIALS", "the file TMP/key.json is no credential file of Google's"),
+        (None, "the file TMP/key.json is no credential file of Google's"),
+    ],
+)
+def test_what_is_no_credential_of_googles_is_one_warning(
+    credential: str | None, said: str, credentials: Credentials, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "key.json").write_text("canary")
+    credentials.use(credentials.resolve(main(credential, VERTEX)))
+
+    assert not now_usable(credentials)
+    assert credentials.problems["main"].startswith(said.replace("TMP", str(tmp_path)))
+    assert len(caplog.records) == 1 and "canary" not in caplog.text
+
+
+def test_a_change_of_the_machines_file_is_seen(credentials: Credentials, tmp_path: Path, google: TokenService) -> None:
+    credentials.use(credentials.resolve(main(None, VERTEX)))
+    assert credentials.is_current()
+
+    (tmp_path / "key.json").write_text(google.service_account(project_id="another"))
+    assert not credentials.is_current()
+
+
+def test_a_machine_without_a_file_speaks_for_itself(google: TokenService, tmp_path: Path) -> None:
+    credentials = Credentials({"GCE_METADATA_HOST": google.host, "HOME": str(tmp_path)})
+    credentials.use(credentials.resolve(main(None, VERTEX)))
+
+    assert now_usable(credentials) and credentials.reveal("main") == "ya29.token-1"
+    credentials.close()
