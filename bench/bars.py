@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from bench.gateway import NAME
-from bench.measured import Measured, middle
+from bench.measured import Measured, calm, middle
 from bench.trials import Load, Trial
 
 WIDTH, NAMES, FIGURES, LINE, HEAD, GAP = 760, 130, 150, 22, 34, 16
@@ -28,8 +28,8 @@ def panels(measured: Measured, trials: Sequence[Trial]) -> list[Panel]:
     for trial in trials:
         if isinstance(trial, Load) and (runs := measured.loads.get(trial.name)):
             unit = "streams" if trial.stream else "requests"
-            rates = {name: middle(turns, lambda run: run.rate) or 0.0 for name, turns in runs.items() if name != "direct"}
-            costs = {name: middle(turns, lambda run: run.worker_us) or 0.0 for name, turns in runs.items()}
+            rates = {name: middle(calm(turns), lambda run: run.rate) or 0.0 for name, turns in runs.items() if name != "direct"}
+            costs = {name: middle(calm(turns), lambda run: run.worker_us) or 0.0 for name, turns in runs.items()}
             bars = [(name, rate, f"{rate:,.0f} · {costs[name]:,.0f} µs") for name, rate in rates.items()]
             made.append(Panel(f"{trial.title}: {unit}/s on one CPU, CPU per {unit.rstrip('s')}", bars))
     if measured.low:

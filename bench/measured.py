@@ -10,6 +10,7 @@ from typing import TypeVar
 from bench.load import Outcome
 
 T = TypeVar("T")
+CALM = 0.10  # of one CPU: a turn in which others took more is disturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,11 @@ class Measured:
 
     def rate(self, trial: str, peer: str) -> float | None:
         """The median of its answers per second; None where it was not measured."""
-        return middle(self.loads.get(trial, {}).get(peer, ()), lambda run: run.rate)
+        return middle(calm(self.loads.get(trial, {}).get(peer, ())), lambda run: run.rate)
 
     def worker_us(self, trial: str, peer: str) -> float | None:
         """The median of its CPU per answer."""
-        return middle(self.loads.get(trial, {}).get(peer, ()), lambda run: run.worker_us)
+        return middle(calm(self.loads.get(trial, {}).get(peer, ())), lambda run: run.worker_us)
 
 
 Runs = Mapping[str, Sequence[Run]]  # peer ▸ its runs
@@ -139,3 +140,8 @@ Runs = Mapping[str, Sequence[Run]]  # peer ▸ its runs
 def middle(turns: Sequence[T], value: Callable[[T], float]) -> float | None:
     """The median of a value over turns; None of none."""
     return median(map(value, turns)) if turns else None
+
+
+def calm(turns: Sequence[Run]) -> Sequence[Run]:
+    """Those that nobody disturbed; all where there are none."""
+    return [run for run in turns if run.foreign <= CALM] or turns

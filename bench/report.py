@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from bench.measured import Began, Guarded, Low, Measured, Memory, Run, Runs, Shares, middle
+from bench.measured import Began, Guarded, Low, Measured, Memory, Run, Runs, Shares, calm, middle
 from bench.proxies import BARE, NGINX
 from bench.routers import SGLANG
 from bench.trials import AT_ONCE, LOW_RATE, Load, Trial
@@ -38,26 +38,28 @@ def tables(measured: Measured, trials: Iterable[Trial]) -> list[str]:
 
 def load_table(title: str, unit: str, runs: Runs, *, over: Sequence[str]) -> str:
     """One row per peer, with its rate as a ratio to each of the peers in `over`."""
-    rates = {name: median(run.rate for run in turns) for name, turns in runs.items()}
+    rates = {name: median(run.rate for run in calm(turns)) for name, turns in runs.items()}
     bases = [name for name in over if rates.get(name)]
     one = unit.rstrip("s")
     heads = ["", f"{unit}/s", "lowest–highest", *(f"× {name}" for name in bases), f"CPU µs/{one}", "with all processes"]
     heads += ["busy %", "p50 ms", "p99 ms", "RSS MiB", "errors", "others %"]
 
     def row(name: str, turns: Sequence[Run]) -> list[str]:
+        seen = calm(turns)
+        others = _of(seen, lambda run: run.foreign * 100, ".0f")
         return [
             name,
             f"{rates[name]:,.0f}",
-            f"{min(run.rate for run in turns):,.0f}–{max(run.rate for run in turns):,.0f}",
+            f"{min(run.rate for run in seen):,.0f}–{max(run.rate for run in seen):,.0f}",
             *(f"{rates[name] / rates[base]:.2f}" for base in bases),
-            _of(turns, lambda run: run.worker_us, ",.0f"),
-            _of(turns, lambda run: run.cpu_us, ",.0f"),
-            _of(turns, lambda run: min(1.0, run.busy) * 100, ".0f"),
-            _of(turns, lambda run: run.outcome.p50_ms, ".1f"),
-            _of(turns, lambda run: run.outcome.p99_ms, ".1f"),
-            _of(turns, lambda run: run.mib, ".0f"),
+            _of(seen, lambda run: run.worker_us, ",.0f"),
+            _of(seen, lambda run: run.cpu_us, ",.0f"),
+            _of(seen, lambda run: min(1.0, run.busy) * 100, ".0f"),
+            _of(seen, lambda run: run.outcome.p50_ms, ".1f"),
+            _of(seen, lambda run: run.outcome.p99_ms, ".1f"),
+            _of(seen, lambda run: run.mib, ".0f"),
             str(sum(run.outcome.errors for run in turns)),
-            _of(turns, lambda run: run.foreign * 100, ".0f"),
+            others if len(seen) == len(turns) else f"{others}, {len(seen)} of {len(turns)} turns",
         ]
 
     return markdown(title, heads, [row(name, turns) for name, turns in runs.items()])

@@ -68,7 +68,7 @@ def _ratio(measured: Measured, trial: str, what: str, base: str, least: float) -
     ratio = _over(measured.rate(trial, NAME), measured.rate(trial, base))
     costs = measured.worker_us(trial, NAME), measured.worker_us(trial, base)
     beside = f"{costs[0]:,.0f} / {costs[1]:,.0f}" if costs[0] is not None and costs[1] is not None else ""
-    return Target(what, f"≥ {least:g} × {base}", ratio, lambda value: value >= least, beside)
+    return Target(what, f"≥ {least:g} × {base}", ratio, lambda value: value >= least, beside, ".3f")
 
 
 def _at_least(what: str, least: float, value: float | None) -> Target:

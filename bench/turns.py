@@ -9,12 +9,11 @@ from pathlib import Path
 
 from bench import load, payloads
 from bench.machine import Cpu, busy_seconds
-from bench.measured import Run
+from bench.measured import CALM, Run
 from bench.peers import Peer, Target
 from bench.upstreams import Upstreams
 
-FOREIGN_LIMIT = 0.10  # of one CPU; a run that others disturbed more is repeated once
-REPEATS = 8  # at most so many in all, so that a busy machine cannot draw it out
+REPEATS = 40  # disturbed runs are repeated once, at most so many in all, so that a busy machine cannot draw it out
 WARM_S = 1.0
 
 
@@ -59,7 +58,7 @@ class Turns:
             self._warm.add(kind)
             self.measured(peer, way, stream=stream, connections=connections, seconds=min(WARM_S, seconds / 2))
         first = self.measured(peer, way, stream=stream, connections=connections, seconds=seconds)
-        if first.foreign <= FOREIGN_LIMIT or not self._repeats:
+        if first.foreign <= CALM or not self._repeats:
             return first
         self._repeats -= 1
         second = self.measured(peer, way, stream=stream, connections=connections, seconds=seconds)

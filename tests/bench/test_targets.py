@@ -15,9 +15,9 @@ from bench.targets import Target, targets, targets_table
 from bench.trials import TWO_WORKERS, trials
 
 
-def run(rate: float, *, cpu_us: float = 100.0) -> Run:
+def run(rate: float, *, cpu_us: float = 100.0, foreign: float = 0.0) -> Run:
     used = rate * 2 * cpu_us / 1e6
-    return Run(Outcome(int(rate * 2), 2.0, 0, p50_ms=1.0, p99_ms=9.0), used, used, mib=60.0, foreign=0.0)
+    return Run(Outcome(int(rate * 2), 2.0, 0, p50_ms=1.0, p99_ms=9.0), used, used, mib=60.0, foreign=foreign)
 
 
 def whole() -> Measured:
@@ -68,13 +68,23 @@ def test_a_target_is_derived_from_the_medians_of_the_run(what: str, value: float
     assert target.verdict == verdict
 
 
+def test_a_turn_that_others_disturbed_counts_only_where_there_is_no_other() -> None:
+    measured = Measured(loads={"json32": {"nginx": [run(500, foreign=0.9)], "n4n": [run(100), run(40, foreign=0.2), run(120)]}})
+
+    made = "\n".join(tables(measured, trials(quick=False).values()))
+
+    assert found(measured)["JSON, 32 connections ≥ 0.18 × nginx"].value == pytest.approx(0.22)
+    assert "| n4n | 110 | 100–120 | 0.22 | 100 | 100 | 1 | 1.0 | 9.0 | 60 | 0 | 0, 2 of 3 turns |" in made
+    assert "| nginx | 500 | 500–500 | 1.00 | 100 | 100 | 5 | 1.0 | 9.0 | 60 | 0 | 90 |" in made
+
+
 def test_what_was_not_measured_is_said_to_be_so() -> None:
     assert {target.verdict for target in targets(Measured())} == {"not measured"}
     assert "| JSON, 32 connections | ≥ 0.18 × nginx |  |  | not measured |" in targets_table(Measured())
 
 
 def test_the_cost_of_both_stands_beside_a_ratio() -> None:
-    assert "| JSON, 32 connections | ≥ 0.18 × nginx | 0.20 | 100 / 20 | met |" in targets_table(whole())
+    assert "| JSON, 32 connections | ≥ 0.18 × nginx | 0.200 | 100 / 20 | met |" in targets_table(whole())
 
 
 def test_every_trial_has_its_table() -> None:
