@@ -16,8 +16,10 @@ from n4n.core.dialects.gemini import Vertex
 from n4n.core.dialects.gemini.listening import Listening
 from n4n.core.dialects.gemini.vertex import publisher_of
 from n4n.core.dialects.openai import OpenAI
+from n4n.core.dialects.table import DIALECTS
 from n4n.core.errors import Failure, FailureClass
 from n4n.core.sse import MAX_LINE
+from tests.support.vectors import Vector, check_every_split, check_whole, named, read_whole, vectors_of
 
 BASE = "https://aiplatform.googleapis.com/v1/projects/p/locations/global"
 
@@ -208,3 +210,31 @@ def test_a_listener_shows_what_it_keeps() -> None:
 )
 def test_an_error_is_read_in_the_words_it_is_in(body: bytes, message: str) -> None:
     assert VERTEX.failure(429, {}, body, 0.0).message == message
+
+
+# ── with the dialects it is made of
+
+ANTHROPIC = vectors_of("anthropic_messages")
+
+
+@pytest.mark.parametrize("vector", [vector for vector in ANTHROPIC if vector["stream"]], ids=named)
+def test_a_recorded_stream_of_claudes_reads_the_same_in_every_split(vector: Vector) -> None:
+    check_every_split(DIALECTS["vertex"], vector)
+
+
+@pytest.mark.parametrize("vector", [vector for vector in ANTHROPIC if not vector["stream"]], ids=named)
+def test_a_recorded_answer_of_claudes_reads_whole(vector: Vector) -> None:
+    check_whole(vector, read_whole(DIALECTS["vertex"], vector))
+
+
+def test_claude_is_asked_in_its_own_dialect() -> None:
+    made = DIALECTS["vertex"].encode(request(stream=True, max_tokens=5), endpoint("claude-sonnet-4-6@default"), "token")
+
+    assert made.url == f"{BASE}/publishers/anthropic/models/claude-sonnet-4-6@default:streamRawPredict"
+    assert json.loads(made.body) == {
+        "anthropic_version": "vertex-2023-10-16",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 5,
+        "stream": True,
+    }
+    assert dict(made.headers) == {"content-type": "application/json", "accept": "text/event-stream", "authorization": "Bearer token"}

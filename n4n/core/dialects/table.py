@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from n4n.core.dialects import Dialect
 from n4n.core.dialects.anthropic import Anthropic
 from n4n.core.dialects.azure import Azure
-from n4n.core.dialects.gemini import Gemini
+from n4n.core.dialects.gemini import Gemini, Vertex
 from n4n.core.dialects.openai import OpenAI
 from n4n.core.dialects.responses import Responses
 
@@ -17,4 +17,5 @@ DIALECTS: Mapping[str, Dialect] = {
     "azure": Azure(),
     "openai_responses": Responses(),
     "gemini": Gemini(),
+    "vertex": Vertex({"anthropic": Anthropic(), "mistralai": OpenAI()}),
 }

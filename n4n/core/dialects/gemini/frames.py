@@ -1,73 +1,38 @@
-"""Where one response ends and the next begins in the bytes of a stream: server-sent events, one JSON array, or one JSON body."""
+"""Where one response ends and the next begins in the bytes of a stream: as in others, or, where no events were asked for, in an array."""
 
 from __future__ import annotations
 
-from n4n.core.chat import Comment
-from n4n.core.dialects.gemini.json_array import ArrayParser, TooLong
-from n4n.core.sse import SseComment, SseEvent, SseItem, SseParser
+from n4n.core.dialects import frames
+from n4n.core.dialects.frames import Frame, Item, TooLong
+from n4n.core.dialects.gemini.json_array import ArrayParser, ElementTooLong
 
-MAX_WHOLE = 32 * 1024 * 1024  # bytes of a whole JSON body where a stream was asked
 _BLANK = b" \t\r\n\xef\xbb\xbf"
-_COMMENT = Comment()
+_TOO_LONG = TooLong("one event of the provider's stream is too long")
 
 
 class Frames:
-    """Bytes in any split; responses out, each as its JSON, and a Comment for whatever only shows that the upstream lives.
+    """Bytes in any split; frames out. A bracket begins an array, whatever the content type says."""
 
-    TooLong: something is longer than allowed.
-    """
-
-    __slots__ = ("_array", "_events", "_size", "_whole")
+    __slots__ = ("_array", "_begun", "_others")
 
     def __init__(self) -> None:
-        self._events: SseParser | None = None
+        self._begun = False
         self._array: ArrayParser | None = None
-        self._whole: list[bytes] | None = None
-        self._size = 0
+        self._others = frames.Frames()
 
-    def feed(self, piece: bytes) -> list[bytes | Comment]:
-        """What this piece completed."""
-        if self._events is not None:
-            return _of_events(self._events.feed(piece))
-        if self._array is not None:
-            return [*self._array.feed(piece)]
-        if self._whole is not None:
-            return self._collect(piece)
-        return self.feed(piece) if self._begins(piece) else []
+    def feed(self, piece: bytes) -> list[Item]:
+        """What this piece completed, in order."""
+        if not self._begun:
+            head = piece.lstrip(_BLANK)[:1]
+            self._begun = bool(head)
+            self._array = ArrayParser() if head == b"[" else None
+        if self._array is None:
+            return self._others.feed(piece)
+        try:
+            return [Frame(element) for element in self._array.feed(piece)]
+        except ElementTooLong:
+            return [_TOO_LONG]
 
-    def end(self) -> list[bytes | Comment]:
+    def end(self) -> list[Item]:
         """The input ended."""
-        if self._events is not None:
-            return _of_events(self._events.end())
-        return [] if self._whole is None else [b"".join(self._whole)]
-
-    def _begins(self, piece: bytes) -> bool:
-        """A bracket begins an array, a brace JSON, a less-than sign a web page, whatever the content type says."""
-        head = piece.lstrip(_BLANK)[:1]
-        if head == b"[":
-            self._array = ArrayParser()
-        elif head in (b"{", b"<"):
-            self._whole = []
-        elif head:
-            self._events = SseParser()
-        return bool(head)
-
-    def _collect(self, piece: bytes) -> list[bytes | Comment]:
-        assert self._whole is not None
-        self._whole.append(piece)
-        self._size += len(piece)
-        if self._size > MAX_WHOLE:
-            raise TooLong
-        return [_COMMENT]
-
-
-def _of_events(items: list[SseItem]) -> list[bytes | Comment]:
-    found: list[bytes | Comment] = []
-    for item in items:
-        if isinstance(item, SseEvent):
-            found.append(item.data)
-        elif isinstance(item, SseComment):
-            found.append(_COMMENT)
-        else:
-            raise TooLong
-    return found
+        return self._others.end() if self._array is None else []

@@ -9,7 +9,7 @@ _IN_TEXT = re.compile(rb'["\\]')
 MAX_ELEMENT = 32 * 1024 * 1024
 
 
-class TooLong(Exception):
+class ElementTooLong(Exception):
     """An element is longer than allowed."""
 
 
@@ -26,7 +26,7 @@ class ArrayParser:
         self.closed = False
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The elements that this piece completed. TooLong: one is beyond all bounds."""
+        """The elements that this piece completed. ElementTooLong: one is beyond all bounds."""
         found: list[bytes] = []
         at = start = 0
         while not self.closed and at < len(piece):
@@ -65,4 +65,4 @@ class ArrayParser:
         self._kept.append(piece)
         self._size += len(piece)
         if self._size > MAX_ELEMENT:
-            raise TooLong
+            raise ElementTooLong

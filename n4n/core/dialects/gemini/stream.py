@@ -6,16 +6,16 @@ There is no end mark: the body ends after a finish reason. A stream is a success
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from n4n.core import json_bytes
 from n4n.core.chat import Comment, Done, Event, Failed
 from n4n.core.dialects.classify import garbled
+from n4n.core.dialects.frames import END_MARK, Frame, Item, KeepAlive, TooLong, Whole
 from n4n.core.dialects.gemini.answer import Answer
 from n4n.core.dialects.gemini.candidates import Object
 from n4n.core.dialects.gemini.failures import failure_within, read_status
 from n4n.core.dialects.gemini.frames import Frames
-from n4n.core.dialects.gemini.json_array import TooLong
 from n4n.core.errors import Failure
 
 _COMMENT = Comment()
@@ -39,7 +39,7 @@ class GeminiDecoder:
         """The events that this piece completed, in order; nothing after a Failed or Done."""
         events: list[Event] = []
         if not self._over:
-            self._take(piece, events)
+            self._take(self._frames.feed(piece), events)
         return events
 
     def end(self) -> list[Event]:
@@ -47,33 +47,33 @@ class GeminiDecoder:
         events: list[Event] = []
         if self._over:
             return events
-        self._take(None, events)
+        self._take(self._frames.end(), events)
         if not self._over:
             complete, self._over = self._answer.complete, True
             events.append(Done() if complete else Failed(garbled("the provider's stream ended before the answer did")))
         return events
 
-    def _take(self, piece: bytes | None, events: list[Event]) -> None:
-        try:
-            frames = self._frames.end() if piece is None else self._frames.feed(piece)
-        except TooLong:
-            frames = []
-            self._add(Failed(garbled("one event of the provider's stream is too long")), events)
-        for frame in frames:
+    def _take(self, items: list[Item], events: list[Event]) -> None:
+        for item in items:
             if self._over:
                 return
-            self._add(frame if isinstance(frame, Comment) else self._event(frame), events)
+            event = self._event(item)
+            events.append(event)
+            self._over = isinstance(event, Failed)
 
-    def _add(self, event: Event, events: list[Event]) -> None:
-        events.append(event)
-        self._over = isinstance(event, Failed)
-
-    def _event(self, raw: bytes) -> Event:
+    def _event(self, item: Item) -> Event:
         """One response, or an error in its place; whatever an upstream can send."""
-        if not raw.strip() or raw.strip() == b"[DONE]":  # some who speak like Gemini end as OpenAI does
-            return _COMMENT
-        read = read_response(raw, self._answer.chunk)
-        return Failed(read) if isinstance(read, Failure) else read
+        match item:
+            case Frame(data=raw) | Whole(body=raw):
+                if not raw.strip() or raw.strip() == END_MARK:
+                    return _COMMENT
+                read = read_response(raw, self._answer.chunk)
+                return Failed(read) if isinstance(read, Failure) else read
+            case KeepAlive():
+                return _COMMENT
+            case TooLong(what=what):
+                return Failed(garbled(what))
+        assert_never(item)
 
 
 def read_response(raw: bytes, make: Callable[[Object], T]) -> T | Failure:
