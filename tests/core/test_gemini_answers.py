@@ -153,6 +153,8 @@ def test_ids_that_are_made_differ_between_answers_and_choices_and_repeat_for_the
     one, other = response(candidate(call, call), candidate(call, index=1)), {"candidates": [candidate(call)]}
     assert len(set(made(one) + made(other))) == 4
     assert made(one) == made(one) and made(other) == made(other)
+    later = whole(other, user="who asked more")[1]["choices"][0]["message"]["tool_calls"][0]["id"]
+    assert [later] != made(other)  # in a later turn of the same chat
 
 
 def test_an_answer_without_id_or_model_gets_some() -> None:
@@ -472,7 +474,7 @@ def test_a_whole_body_where_a_stream_was_asked_is_read_at_its_end() -> None:
 
 
 def test_a_machine_shows_where_it_is() -> None:
-    decoder = GeminiDecoder()
+    decoder = GeminiDecoder(request())
     assert repr(decoder) == "<GeminiDecoder open>"
     decoder.feed(sse(response(STOP)))
     assert repr(decoder) == "<GeminiDecoder open, complete>"

@@ -6,7 +6,7 @@ import hashlib
 from datetime import datetime
 
 from n4n.core import json_bytes
-from n4n.core.chat import Chunk, Comment, Usage
+from n4n.core.chat import ChatRequest, Chunk, Comment, Usage
 from n4n.core.dialects.classify import garbled
 from n4n.core.dialects.gemini.candidates import Choice, Object, blocked, candidates_of, logprobs_of, usage_of
 from n4n.core.errors import Failure
@@ -15,12 +15,12 @@ _COMMENT = Comment()
 
 
 class Answer:
-    """What is known of an answer so far; `n` choices were asked for, `model` is what they were asked of."""
+    """What is known of an answer so far, beside what was asked."""
 
-    __slots__ = ("_choices", "_head", "_model", "_n")
+    __slots__ = ("_choices", "_head", "_request")
 
-    def __init__(self, model: str, n: int) -> None:
-        self._model, self._n = model, n
+    def __init__(self, request: ChatRequest) -> None:
+        self._request = request
         self._choices: dict[int, Choice] = {}
         self._head: Object | None = None  # id, object, created and model, from the first response on
 
@@ -90,15 +90,15 @@ class Answer:
 
     def _begun(self, said: Object, kind: str) -> Object:
         name, model = said.get("responseId"), said.get("modelVersion")
-        if not isinstance(name, str) or not name:
-            name = "gen-" + hashlib.sha256(json_bytes.dump(said)).hexdigest()[:24]
-        model = model if isinstance(model, str) and model else self._model
+        if not isinstance(name, str) or not name:  # the same words in a later turn are another answer: the request has grown
+            name = "gen-" + hashlib.sha256(b"%d %b" % (self._request.body_bytes, json_bytes.dump(said))).hexdigest()[:24]
+        model = model if isinstance(model, str) and model else self._request.model
         self._head = {"id": name, "object": kind, "created": _seconds(said.get("createTime")), "model": model}
         return self._head
 
     def _open(self) -> bool:
         finished = sum(choice.finished for choice in self._choices.values())
-        return finished < max(self._n, len(self._choices))
+        return finished < max(self._request.n, len(self._choices))
 
 
 def spelled(usage: Usage | None) -> Object | None:

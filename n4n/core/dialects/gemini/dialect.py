@@ -40,12 +40,12 @@ class Gemini:
         if head == b"<":
             return garbled("the provider answered with a web page")
         if head == b"{":
-            return read_response(body.strip().removeprefix(b"\xef\xbb\xbf"), Answer(request.model, request.n).completion)
+            return read_response(body.strip().removeprefix(b"\xef\xbb\xbf"), Answer(request).completion)
         return _of_stream(body, request)
 
     def decoder(self, request: ChatRequest) -> StreamDecoder:
         """A decoder for one streamed answer."""
-        return GeminiDecoder(request.model, request.n)
+        return GeminiDecoder(request)
 
     def failure(self, status: int, headers: Mapping[str, str], body: bytes, now: float) -> Failure:
         """What an error answer means."""
@@ -68,7 +68,7 @@ def encoded(request: ChatRequest, endpoint: Endpoint, path: str, credential: tup
 
 
 def _of_stream(body: bytes, request: ChatRequest) -> Chunk | Failure:
-    decoder = GeminiDecoder(request.model, request.n)
+    decoder = GeminiDecoder(request)
     events = decoder.feed(body) + decoder.end()
     chunks = [event for event in events if isinstance(event, Chunk)]
     for event in events:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar, assert_never
 
 from n4n.core import json_bytes
-from n4n.core.chat import Comment, Done, Event, Failed
+from n4n.core.chat import ChatRequest, Comment, Done, Event, Failed
 from n4n.core.dialects.classify import garbled
 from n4n.core.dialects.frames import END_MARK, Frame, Item, KeepAlive, TooLong, Whole
 from n4n.core.dialects.gemini.answer import Answer
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 class GeminiDecoder:
-    """The decoder of one streamed answer with status 200; `n` choices were asked of `model`."""
+    """The decoder of one streamed answer with status 200."""
 
     __slots__ = ("_answer", "_frames", "_over")
 
-    def __init__(self, model: str = "", n: int = 1) -> None:
+    def __init__(self, request: ChatRequest) -> None:
         self._frames = Frames()
-        self._answer = Answer(model, n)
+        self._answer = Answer(request)
         self._over = False
 
     def __repr__(self) -> str:
