@@ -9,15 +9,13 @@ from typing import Protocol
 from data_plane.meter import Meter, note
 from data_plane.outgoing import Outgoing
 from data_plane.record import Record
-from data_plane.replies import error_event
+from data_plane.replies import error_body
 from n4n.core.chat import Chunk, Usage
 from n4n.core.errors import GatewayError
-from n4n.core.stream_tail import StreamTail, with_note
+from n4n.core.skins.skin import Frames, Skin
 
-DONE = b"data: [DONE]\n\n"
 USAGE_WAIT_S = 2.0  # how long a finish chunk waits for the usage that belongs on it
 KEEP_ALIVE_S = 15.0  # silence after which an open stream gets a comment; intermediaries close at 30 to 60 s
-KEEP_ALIVE = b": n4n\n\n"
 END_WAIT_S = 0.1  # and for the end mark once the usage has come: reading it keeps the connection reusable
 
 
@@ -69,24 +67,25 @@ def _endpoint_fields(provider: str, endpoint: str, model: str) -> bytes:
 class WholeAnswer:
     """One JSON body."""
 
-    def __init__(self, outgoing: Outgoing, record: Record) -> None:
-        self._outgoing, self._record = outgoing, record
-        self._payload = b""
+    def __init__(self, outgoing: Outgoing, record: Record, skin: Skin) -> None:
+        self._outgoing, self._record, self._skin = outgoing, record, skin
+        self._chunk: Chunk | None = None
         self.wake_at: float | None = None
         self.quiet_until: float | None = None
 
     def put(self, chunks: Sequence[Chunk]) -> bool:
         """Keeps the one chunk that is the answer."""
-        self._payload = chunks[-1].payload
+        self._chunk = chunks[-1]
         return True
 
     async def flush(self) -> None:
         """A body goes out whole, by `finish`."""
 
     async def finish(self, usage: Usage | None) -> None:
-        """Sends the response, the block spliced into the body as it came; ClientGone when nobody takes it."""
+        """Sends the response, n4n's block in it; ClientGone when nobody takes it."""
+        assert self._chunk is not None
         record, cached = self._record, usage is not None and usage.cached_tokens > 0
-        body = with_note(self._payload, note(record))
+        body = self._skin.whole(self._chunk, usage, note(record))
         status = _BYPASS if record.no_store else _HIT if cached else _MISS
         cost = b"" if record.cost_usd is None else b"x-n4n-usage-cost-usd: %b\r\n" % record.cost_usd.encode()
         try:
@@ -96,20 +95,21 @@ class WholeAnswer:
 
 
 class StreamAnswer:
-    """Server-sent events in OpenAI's shape."""
+    """Server-sent events."""
 
     def __init__(
         self,
         outgoing: Outgoing,
         record: Record,
         meter: Meter,
+        skin: Skin,
+        frames: Frames,
         *,
-        include_usage: bool,
         keep_alive_s: float = KEEP_ALIVE_S,
     ) -> None:
         self._outgoing, self._record, self._meter = outgoing, record, meter
         self._keep_alive_s = keep_alive_s
-        self._tail = StreamTail(include_usage)
+        self._skin, self._frames = skin, frames
         self._unsent: list[bytes] = []
         self.wake_at: float | None = None
         self.quiet_until: float | None = None
@@ -117,34 +117,32 @@ class StreamAnswer:
     def put(self, chunks: Sequence[Chunk]) -> bool:
         """Takes what may go now; the chunk with the finish reason is kept back for its usage."""
         for chunk in chunks:
-            self._take(self._tail.receive(chunk))
-        if self._tail.waiting:
-            latest = self._record.clock() + (END_WAIT_S if self._tail.complete else USAGE_WAIT_S)
+            self._take(self._frames.receive(chunk))
+        if self._frames.waiting:
+            latest = self._record.clock() + (END_WAIT_S if self._frames.complete else USAGE_WAIT_S)
             self.wake_at = latest if self.wake_at is None else min(self.wake_at, latest)
         else:
             self.wake_at = None
         return bool(self._unsent)
 
-    def _take(self, payloads: Sequence[bytes]) -> None:
-        if payloads and self._record.interrupt is None:  # from here on an error is an event, not a status
+    def _take(self, frames: Sequence[bytes]) -> None:
+        if frames and self._record.interrupt is None:  # from here on an error is an event, not a status
             self._record.interrupt = self.interrupt
             self._meter.stream_opened()
-        for payload in payloads:
-            self._unsent += (b"data: ", payload, b"\n\n")
+        self._unsent += frames
 
     async def flush(self) -> None:
         """Writes what came together together; a comment where nothing did."""
-        await self._write(b"".join(self._unsent) or KEEP_ALIVE, last=False)
+        await self._write(b"".join(self._unsent) or self._skin.keep_alive, last=False)
 
     async def finish(self, usage: Usage | None) -> None:
         """The last chunks, with the block on the last one, and the end mark."""
-        self._take(self._tail.finish(usage, note(self._record)))
-        self._unsent.append(DONE)
+        self._take(self._frames.finish(usage, note(self._record)))
         await self._write(b"".join(self._unsent), last=True)
 
     async def interrupt(self, error: GatewayError) -> None:
         """One last event that says so; never a bare close, never a false finish."""
-        self._unsent.append(error_event(error, self._record))
+        self._unsent.append(self._frames.error(error_body(error, self._record)))
         await self._write(b"".join(self._unsent), last=True)
 
     async def _write(self, piece: bytes, *, last: bool) -> None:

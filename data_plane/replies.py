@@ -6,12 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 
-import msgspec
-
 from data_plane.record import Record
 from n4n.core.errors import AttemptsExhausted, GatewayError, NoEligibleEndpoint, NoEndpointNow, RequestError
 
-_ENCODE = msgspec.json.Encoder().encode
 _TRY_AGAIN = frozenset((408, 429, 502, 503, 504))
 _IN_VAIN = frozenset(("quota_exhausted", "upstream_denied", "no_eligible_endpoint"))  # until somebody mends it
 
@@ -26,15 +23,9 @@ def error_fields(error: GatewayError) -> bytes:
     return fields
 
 
-def error_body(error: GatewayError, record: Record) -> bytes:
-    """OpenAI's error shape, with what the router knows in `error.n4n`."""
-    return _ENCODE({"error": _error(error, record)})
-
-
-def error_event(error: GatewayError, record: Record) -> bytes:
-    """The last event of a stream that broke after output had been sent; no [DONE] follows it."""
-    body = {"error": _error(error, record), "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}
-    return b"data: " + _ENCODE(body) + b"\n\n"
+def error_body(error: GatewayError, record: Record) -> dict[str, object]:
+    """OpenAI's error shape, with what the router knows in `error.n4n`; a skin puts it into its own envelope."""
+    return {"error": _error(error, record)}
 
 
 def outcome(error: GatewayError) -> str:

@@ -26,6 +26,7 @@ from n4n.core.directives import NONE, Directives
 from n4n.core.errors import FailedAttempt, Failure, FailureClass, StreamInterrupted
 from n4n.core.plan import plan
 from n4n.core.pricing import cost_pico, usd
+from n4n.core.skins.skin import Skin
 from n4n.core.stream_guard import Abandon, Finish, GuardState, Hold, Interrupt, Pass, Release, StreamGuard
 from n4n.core.usage import estimate, suspect
 from n4n.runtime.upstream import Phases, Reply, UpstreamFault
@@ -40,6 +41,7 @@ class Exchange(msgspec.Struct, frozen=True):
     """One request on its way: what was asked, by whom, how the answer leaves, and the record of it all."""
 
     chat: ChatRequest
+    skin: Skin
     directives: Directives
     allowed_models: frozenset[str]
     deadline: float | None  # the caller's own, on the router's clock
@@ -111,6 +113,8 @@ async def _call(
     dialect = router.dialects[endpoint.provider.dialect]
     call = dialect.encode(chat, endpoint, router.secret(candidate.account))
     record.warnings = call.warnings
+    if chat.native is not None and dialect.name != chat.native.dialect:
+        record.warnings += exchange.skin.losses(chat)
     phases = _phases(made, chat, deadline)
     sent = router.clock()
     try:

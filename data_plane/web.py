@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import unquote
 
+import msgspec
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
@@ -22,13 +24,16 @@ from data_plane.outgoing import Outgoing
 from data_plane.record import Record
 from data_plane.replies import error_body, error_fields, outcome
 from data_plane.router import Router
-from data_plane.skins.chat import chat_completions
+from data_plane.skins.conversation import converse
 from data_plane.skins.explain import encode, explain_route
 from data_plane.skins.models import list_models, show_model
 from n4n.core.errors import Draining, GatewayError, NoSuchRoute, TooManyConnections
+from n4n.core.skins.skin import Skin
+from n4n.core.skins.table import SKINS, skin_of
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import exposition
 
+_ENCODE = msgspec.json.Encoder().encode
 log = logging.getLogger("n4n.data_plane")
 Reply = web.StreamResponse | Written  # what aiohttp is given: to send, or to know that it was sent
 Handler = Callable[[BoundedRequest, Outgoing, Asked, Record], Awaitable[web.StreamResponse | None]]
@@ -50,7 +55,7 @@ class Web:
             "/metrics": self._metrics,
         }
         self._routes: dict[tuple[str, str], Handler] = {
-            ("POST", "/v1/chat/completions"): self._chat,
+            **{("POST", path): partial(self._converse, skin) for path, skin in SKINS.items()},
             ("POST", "/v1/route:explain"): self._explain,
             ("GET", "/v1/models"): self._models,
         }
@@ -80,13 +85,13 @@ class Web:
         self._note(record, error)
         record.status = error.status
         self._meter.close(record)
-        return Refused(error.status, answer_fields(record) + error_fields(error), error_body(error, record))
+        return Refused(error.status, answer_fields(record) + error_fields(error), _ENCODE(error_body(error, record)))
 
     def _full(self) -> Refused:
         """The answer to a client above the bound; it leaves no record, or a flood of clients would be a flood of lines."""
         error, record = TooManyConnections(retry_after_s=1), self._record()
         fields = b"server: n4n\r\nx-request-id: %b\r\n" % record.request_id.encode()
-        return Refused(error.status, fields + error_fields(error), error_body(error, record))
+        return Refused(error.status, fields + error_fields(error), _ENCODE(error_body(error, record)))
 
     def _record(self) -> Record:
         clock = self._router.clock
@@ -163,9 +168,10 @@ class Web:
             await record.interrupt(error)
             return
         record.status = error.status
+        body = _ENCODE(skin_of(request.rel_url.raw_path).envelope(error_body(error, record)))
         last = request.doubtful or not request.content.is_eof() or self.draining  # the rest is not waited for
         try:
-            await outgoing.whole(error.status, answer_fields(record) + error_fields(error), error_body(error, record), last=last)
+            await outgoing.whole(error.status, answer_fields(record) + error_fields(error), body, last=last)
         except ConnectionError as gone:
             raise ClientGone from gone
 
@@ -182,8 +188,8 @@ class Web:
         known = sorted({route for _, route in self._routes})
         raise NoSuchRoute(f"there is no {request.method[:16]} {path[:100]!r} here; this gateway serves {', '.join(known)}")
 
-    async def _chat(self, request: BoundedRequest, outgoing: Outgoing, asked: Asked, record: Record) -> None:
-        await chat_completions(self._router, self._meter, request, outgoing, asked, record)
+    async def _converse(self, skin: Skin, request: BoundedRequest, outgoing: Outgoing, asked: Asked, record: Record) -> None:
+        await converse(self._router, self._meter, skin, request, outgoing, asked, record)
 
     async def _explain(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)

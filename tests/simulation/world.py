@@ -18,6 +18,7 @@ from n4n.core.chat import ChatRequest, Chunk, UpstreamRequest, Usage
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.directives import NONE, Directives
 from n4n.core.errors import Failure, FailureClass, GatewayError
+from n4n.core.skins.chat import Chat
 from n4n.runtime.upstream import Phases, UpstreamFault
 from tests.support.endpoints import snapshot
 
@@ -171,7 +172,7 @@ class Client:
     async def run(self) -> None:
         """The whole request; ends in one of `finished`, `failed`, `left`."""
         try:
-            await serve(self.world.router, Exchange(self.chat, self.directives, frozenset(), self.deadline, self, self.record))  # type: ignore[arg-type]
+            await serve(self.world.router, Exchange(self.chat, Chat(), self.directives, frozenset(), self.deadline, self, self.record))  # type: ignore[arg-type]
         except GatewayError as error:
             self.shown += self._unsent
             self.error = error

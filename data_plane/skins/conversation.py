@@ -1,4 +1,4 @@
-"""The skin of POST /v1/chat/completions: OpenAI's chat request in, OpenAI's answer or stream out."""
+"""Every skin that asks a model: the request read as its protocol says, then the one engine, then the answer as the protocol says."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ from data_plane.outgoing import Outgoing
 from data_plane.record import Record
 from data_plane.request import Exchange, serve
 from data_plane.router import Router
-from n4n.core.chat_request import read_chat
+from n4n.core.skins.skin import Skin
 
 
-async def chat_completions(router: Router, meter: Meter, request: BoundedRequest, outgoing: Outgoing, asked: Asked, record: Record) -> None:
-    """Answers one chat request, or raises GatewayError."""
+async def converse(
+    router: Router, meter: Meter, skin: Skin, request: BoundedRequest, outgoing: Outgoing, asked: Asked, record: Record
+) -> None:
+    """Answers one request, or raises GatewayError."""
     key = authenticate(router.access(), asked)
     record.tenant, record.key_id, record.no_store = key.tenant, key.public_id, asked.no_store
     timeout_s = asked.timeout_s
     asked.check_priority()
-    chat = read_chat(await request.read())
+    chat = skin.read(await request.read(), asked.get)
     record.model, record.stream = chat.model, chat.stream
     directives = asked.directives(key, chat)
-    answer: Answer = WholeAnswer(outgoing, record)
+    answer: Answer
     if chat.stream:
-        answer = StreamAnswer(outgoing, record, meter, include_usage=chat.include_usage, keep_alive_s=router.keep_alive_s)
+        answer = StreamAnswer(outgoing, record, meter, skin, skin.frames(chat), keep_alive_s=router.keep_alive_s)
+    else:
+        answer = WholeAnswer(outgoing, record, skin)
     exchange = Exchange(
         chat=chat,
+        skin=skin,
         directives=directives,
         allowed_models=key.models,
         deadline=None if timeout_s is None else record.started + timeout_s,

@@ -1,0 +1,17 @@
+"""The skins by the path they are asked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from n4n.core.skins.anthropic import Messages
+from n4n.core.skins.chat import Chat
+from n4n.core.skins.skin import Skin
+
+_CHAT = Chat()
+SKINS: Mapping[str, Skin] = {"/v1/chat/completions": _CHAT, "/v1/messages": Messages()}
+
+
+def skin_of(path: str) -> Skin:
+    """In whose words an error at this path is said: those of its skin, OpenAI's where it has none."""
+    return next((skin for start, skin in SKINS.items() if path == start or path.startswith(f"{start}/")), _CHAT)
