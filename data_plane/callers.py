@@ -39,6 +39,10 @@ class Asked:
             raise MalformedRequest(f"{name} holds control characters", param=name)
         return values[0]
 
+    def query(self, name: str) -> str | None:
+        """The query parameter, the first where it was sent twice; None: it was not sent."""
+        return self._query.get(name)
+
     @property
     def request_id(self) -> str | None:
         """The caller's label; None where it sent none, or one that is no label: 1 to 128 visible ASCII characters."""

@@ -25,11 +25,13 @@ from data_plane.record import Record
 from data_plane.replies import error_body, error_fields, outcome
 from data_plane.router import Router
 from data_plane.skins.conversation import converse
+from data_plane.skins.counting import count_tokens
 from data_plane.skins.explain import encode, explain_route
 from data_plane.skins.models import list_models, show_model
 from n4n.core.errors import Draining, GatewayError, NoSuchRoute, TooManyConnections
+from n4n.core.skins.messages_models import model, page
 from n4n.core.skins.skin import Skin
-from n4n.core.skins.table import SKINS, skin_of
+from n4n.core.skins.table import MESSAGES, SKINS, skin_of
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import exposition
 
@@ -56,6 +58,7 @@ class Web:
         }
         self._routes: dict[tuple[str, str], Handler] = {
             **{("POST", path): partial(self._converse, skin) for path, skin in SKINS.items()},
+            ("POST", "/v1/messages/count_tokens"): self._count,
             ("POST", "/v1/route:explain"): self._explain,
             ("GET", "/v1/models"): self._models,
         }
@@ -168,7 +171,7 @@ class Web:
             await record.interrupt(error)
             return
         record.status = error.status
-        body = _ENCODE(skin_of(request.rel_url.raw_path).envelope(error_body(error, record)))
+        body = _ENCODE(_skin_of(request).envelope(error_body(error, record)))
         last = request.doubtful or not request.content.is_eof() or self.draining  # the rest is not waited for
         try:
             await outgoing.whole(error.status, answer_fields(record) + error_fields(error), body, last=last)
@@ -199,13 +202,22 @@ class Web:
     async def _models(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
-        return self._json(record, encode(list_models(self._router.world().snapshot, key)))
+        listed = list_models(self._router.snapshot, key)
+        if _speaks_messages(request):
+            listed = page(listed, **{name: asked.query(name) for name in ("limit", "after_id", "before_id")})
+        return self._json(record, encode(listed))
 
     async def _model(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
         name = unquote(request.rel_url.raw_path.removeprefix("/v1/models/"))
-        return self._json(record, encode(show_model(self._router.world().snapshot, key, name)))
+        shown = show_model(self._router.snapshot, key, name)
+        return self._json(record, encode(model(shown) if _speaks_messages(request) else shown))
+
+    async def _count(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
+        key = authenticate(self._router.access(), asked)
+        record.tenant, record.key_id = key.tenant, key.public_id
+        return self._json(record, count_tokens(self._router, key, asked, await request.read()))
 
     def _json(self, record: Record, body: bytes) -> web.Response:
         record.status, record.outcome = 200, "success"
@@ -225,3 +237,14 @@ class Web:
         self._meter.tell()
         body = await asyncio.to_thread(exposition)
         return web.Response(body=body, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+def _speaks_messages(request: BoundedRequest) -> bool:
+    """Whether a question about models comes from a client of Anthropic's API."""
+    return "anthropic-version" in request.headers
+
+
+def _skin_of(request: BoundedRequest) -> Skin:
+    """In whose words the client is told of an error."""
+    path = request.rel_url.raw_path
+    return MESSAGES if path.startswith("/v1/models") and _speaks_messages(request) else skin_of(path)

@@ -9,7 +9,8 @@ from n4n.core.skins.chat import Chat
 from n4n.core.skins.skin import Skin
 
 _CHAT = Chat()
-SKINS: Mapping[str, Skin] = {"/v1/chat/completions": _CHAT, "/v1/messages": Messages()}
+MESSAGES = Messages()
+SKINS: Mapping[str, Skin] = {"/v1/chat/completions": _CHAT, "/v1/messages": MESSAGES}
 
 
 def skin_of(path: str) -> Skin:
