@@ -47,7 +47,7 @@ format: $(VENV)/dev.stamp  ## format the code
 	@$(BIN)/ruff check --fix .
 
 lock:  ## resolve the dependencies anew (needs uv)
-	@printf 'setuptools>=77\n' | uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra sim pyproject.toml - -o requirements.lock
+	@printf 'setuptools>=77\n' | uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra aws --extra sim pyproject.toml - -o requirements.lock
 	@printf 'setuptools>=77\n' | uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra dev -c requirements.lock pyproject.toml - -o requirements-dev.lock
 
 $(BIN)/python:

@@ -2,8 +2,10 @@
 
 `env:NAME` is read when a catalog comes into use, `file:PATH` then and whenever the file changes; both hold the bare key, or a
 credential file as Google gives it out, of which access tokens are made. `env:GOOGLE_APPLICATION_CREDENTIALS` names such a file.
-`stored` cannot be resolved in this version. An account that names no credential needs none, but at Vertex AI: there it is what
-the machine has (https://cloud.google.com/docs/authentication/application-default-credentials).
+At Bedrock they hold one of the forms of n4n/core/dialects/bedrock/identity.py. `stored` cannot be resolved in this version. An
+account that names no credential needs none, but at Vertex AI and at Bedrock: there it is what the machine has
+(https://cloud.google.com/docs/authentication/application-default-credentials,
+https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html).
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from n4n.core.catalog import Account, Provider, Snapshot
+from n4n.core.dialects.bedrock.identity import Ambient, Profile
+from n4n.runtime.aws_keys import AwsKeys, Keyless, Renewing, credential_of
 from n4n.runtime.google_tokens import (
     KEY_FILE,
     GoogleCredential,
@@ -53,6 +57,9 @@ class Secret:
         return self._value
 
 
+_Found = Secret | GoogleCredential | Renewing | None
+
+
 class Unresolved(Exception):
     """An account's credential cannot be used; the message names neither value nor contents."""
 
@@ -61,7 +68,7 @@ class Unresolved(Exception):
 class Resolution:
     """Every account of a catalog and its key, or what makes one: None where it has none, absent where it was not found."""
 
-    secrets: Mapping[str, Secret | GoogleCredential | None] = field(default_factory=dict)
+    secrets: Mapping[str, _Found] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)  # account: why it is not found
     files: Mapping[str, Stamp | None] = field(default_factory=dict)  # path: how it was when it was read
 
@@ -74,14 +81,15 @@ class Credentials:
     """What the accounts of the catalog in use resolve to; replaced as one value.
 
     `usable` are the accounts that have a key now, or need none. It changes with the catalog, with files, and when an access token
-    comes or ends unrenewed, which happens in the thread of the tokens.
+    or a key comes or ends unrenewed, which happens in their threads.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ, proxy: Proxy | None = None) -> None:
         self._environ = environ
         self._resolution = Resolution()
         self._changing = threading.Lock()
-        self._tokens = GoogleTokens(self._tokens_changed, proxy=proxy)
+        self._tokens = GoogleTokens(self._changed, proxy=proxy)
+        self._aws = AwsKeys(self._changed)
         self.problems: Mapping[str, str] = {}  # why each account that cannot be used cannot
         self.usable: frozenset[str] = frozenset()
 
@@ -95,19 +103,22 @@ class Credentials:
                 return secret.reveal()
             case GoogleCredential() as credential:
                 return self._tokens.token(credential)
+            case Ambient() | Profile() as identity:
+                return self._aws.key(identity)
         return None
 
     def resolve(self, accounts: Iterable[tuple[Account, Provider]]) -> Resolution:
         """Looks every account's credential up; reads files and gives a new access token a moment, so not for the event loop."""
-        secrets: dict[str, Secret | GoogleCredential | None] = {}
+        secrets: dict[str, _Found] = {}
         problems: dict[str, str] = {}
         files: dict[str, Stamp | None] = {}
         for account, provider in accounts:
             try:
                 secrets[account.name] = self._look_up(account.credential, provider, files)
-            except (Unresolved, Untokened) as error:
+            except (Unresolved, Untokened, Keyless) as error:
                 problems[account.name] = str(error)
         self._tokens.wait(_google(secrets), _FIRST_TOKEN_S)
+        self._aws.wait(_aws(secrets), _FIRST_TOKEN_S)
         return Resolution(secrets, problems, files)
 
     def use(self, resolution: Resolution) -> None:
@@ -115,55 +126,66 @@ class Credentials:
         with self._changing:
             self._resolution = resolution
             self._tokens.keep(_google(resolution.secrets))
+            self._aws.keep(_aws(resolution.secrets))
             self._look_again()
 
-    def _tokens_changed(self) -> None:
-        """An access token was made, or could not be."""
+    def _changed(self) -> None:
+        """An access token was made or a key found, or could not be."""
         with self._changing:
             self._look_again()
 
     def close(self) -> None:
-        """No access token is made from here on."""
+        """No access token is made and no key looked for from here on."""
         self._tokens.close()
+        self._aws.close()
 
     def _look_again(self) -> None:
         """Who is usable now; a token that is still being made is no news."""
         before, problems, usable = self.problems, dict(self._resolution.problems), []
         for account, secret in self._resolution.secrets.items():
-            if not isinstance(secret, GoogleCredential) or self._tokens.token(secret) is not None:
+            if secret is None or self.reveal(account) is not None:
                 usable.append(account)
-            elif problem := self._tokens.problem(secret):
+            elif problem := self._problem(secret):
                 problems[account] = problem
         self.problems, self.usable = problems, frozenset(usable)
         news = [f"{account} ({problem})" for account, problem in problems.items() if before.get(account) != problem]
         if news:
             _log.warning("accounts that are not used: %s", "; ".join(news))
 
+    def _problem(self, secret: Secret | GoogleCredential | Renewing) -> str | None:
+        match secret:
+            case GoogleCredential():
+                return self._tokens.problem(secret)
+            case Ambient() | Profile():
+                return self._aws.problem(secret)
+        return None
+
     def is_current(self) -> bool:
         """Whether every credential file is as it was read; looks at the disk, so not for the event loop."""
         return self._resolution.is_current()
 
-    def _look_up(self, credential: str | None, provider: Provider, files: dict[str, Stamp | None]) -> Secret | GoogleCredential | None:
-        if credential is None:
+    def _look_up(self, credential: str | None, provider: Provider, files: dict[str, Stamp | None]) -> _Found:
+        value = None if credential is None else self._value(credential, files)
+        if provider.dialect == "bedrock":
+            found = credential_of(value)
+            return _secret(found, credential) if isinstance(found, str) else found
+        if value is None:
             return self._ambient(files) if _VERTEX.fullmatch(urlsplit(provider.base_url).hostname or "") else None
+        if credential == f"env:{KEY_FILE}":
+            return _credential_file(value, files)
+        return credential_in(value) or _secret(value, credential)
+
+    def _value(self, credential: str, files: dict[str, Stamp | None]) -> str:
         scheme, _, where = credential.partition(":")
         match scheme:
             case "env":
                 value = self._environ.get(where, "").strip()
                 if not value:
                     raise Unresolved(f"the environment variable {where} is not set")
-                if where == KEY_FILE:
-                    return _credential_file(value, files)
+                return value
             case "file":
-                value = _read(where, files)
-            case _:
-                raise Unresolved("stored credentials need a newer n4n; use env: or file:")
-        made = credential_in(value)
-        if made is not None:
-            return made
-        if not value.isascii() or not value.isprintable():
-            raise Unresolved(f"its credential ({scheme}:{where}) holds characters that no header can carry")
-        return Secret(value)
+                return _read(where, files)
+        raise Unresolved("stored credentials need a newer n4n; use env: or file:")
 
     def _ambient(self, files: dict[str, Stamp | None]) -> GoogleCredential:
         path = ambient_file(self._environ)
@@ -176,8 +198,18 @@ def accounts_of(catalog: Snapshot) -> list[tuple[Account, Provider]]:
     return list(used.values())
 
 
+def _secret(value: str, credential: str | None) -> Secret:
+    if not value.isascii() or not value.isprintable():
+        raise Unresolved(f"its credential ({credential}) holds characters that no header can carry")
+    return Secret(value)
+
+
 def _google(secrets: Mapping[str, object]) -> list[GoogleCredential]:
     return [secret for secret in secrets.values() if isinstance(secret, GoogleCredential)]
+
+
+def _aws(secrets: Mapping[str, object]) -> list[Renewing]:
+    return [secret for secret in secrets.values() if isinstance(secret, Ambient | Profile)]
 
 
 def _credential_file(path: str, files: dict[str, Stamp | None]) -> GoogleCredential:

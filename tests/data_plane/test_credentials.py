@@ -245,3 +245,73 @@ def test_a_machine_without_a_file_speaks_for_itself(google: TokenService, tmp_pa
 
     assert now_usable(credentials) and credentials.reveal("main") == "ya29.token-1"
     credentials.close()
+
+
+# ── access keys of AWS
+
+BEDROCK = Provider("aws", "bedrock", "https://bedrock-runtime.eu-west-1.amazonaws.com")
+PAIR = "AKIAIOSFODNN7EXAMPLE:canary/K7MDENG/bPxRfiCY"
+
+
+def at_bedrock(credential: str | None, environ: dict[str, str] | None = None) -> Credentials:
+    credentials = Credentials(environ or {})
+    credentials.use(credentials.resolve(main(credential, BEDROCK)))
+    credentials.close()
+    return credentials
+
+
+@pytest.mark.parametrize(
+    "value", ["ABSKcanary==", PAIR, f"{PAIR}:tok", '{"AccessKeyId": "AKIAIOSFODNN7EXAMPLE", "SecretAccessKey": "canary"}']
+)
+def test_a_key_at_bedrock_is_used_as_it_is(value: str, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(value.replace(", ", ",\n  "))
+
+    assert at_bedrock("env:A_KEY", {"A_KEY": value}).reveal("main") == value
+    got = at_bedrock(f"file:{tmp_path}/key").reveal("main")
+    assert got is not None and got.replace(",   ", ", ") == value.replace(",\n  ", ", ")
+
+
+def test_a_key_at_bedrock_that_is_none_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    credentials = at_bedrock("env:A_KEY", {"A_KEY": '{"type": "service_account", "canary": 1}'})
+
+    assert credentials.usable == frozenset()
+    assert "its credential is JSON, but not an AWS access key" in credentials.problems["main"]
+    assert "canary" not in caplog.text
+    assert at_bedrock("env:A_KEY", {"A_KEY": "canary\nx: y"}).problems == {
+        "main": "its credential (env:A_KEY) holds characters that no header can carry"
+    }
+
+
+@pytest.fixture
+def aws_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return tmp_path / "credentials"
+
+
+@pytest.mark.parametrize(("credential", "profile"), [(None, "default"), ("env:A_KEY", "team")])
+def test_an_account_at_bedrock_is_whoever_aws_finds(credential: str | None, profile: str, aws_files: Path) -> None:
+    key_id, _, secret = PAIR.partition(":")
+    aws_files.write_text(f"[{profile}]\naws_access_key_id = {key_id}\naws_secret_access_key = {secret}\n")
+    credentials = Credentials({"A_KEY": f"profile:{profile}"})
+    try:
+        credentials.use(credentials.resolve(main(credential, BEDROCK)))
+        assert now_usable(credentials)
+        assert credentials.reveal("main") == PAIR
+        assert "canary" not in repr(credentials)
+    finally:
+        credentials.close()
+
+
+def test_an_account_at_bedrock_that_aws_finds_nobody_for_is_not_used(aws_files: Path) -> None:
+    credentials = Credentials({})
+    try:
+        credentials.use(credentials.resolve(main(None, BEDROCK)))
+        assert not now_usable(credentials)
+        assert credentials.usable == frozenset() and credentials.reveal("main") is None
+        assert "it names no credential, and AWS finds none here" in credentials.problems["main"]
+    finally:
+        credentials.close()

@@ -37,6 +37,8 @@ class Heads:
 
     def of(self, request: UpstreamRequest) -> Head:
         """The head of a request. UpstreamFault: it cannot be sent at all."""
+        if request.signing is not None:  # good for this call alone
+            return self._made(request)
         key = (request.url, request.headers, request.allow_private)
         head = self._known.get(key)
         if head is None:
