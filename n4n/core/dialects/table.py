@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from n4n.core.dialects import Dialect
 from n4n.core.dialects.anthropic import Anthropic
 from n4n.core.dialects.azure import Azure
+from n4n.core.dialects.bedrock import Bedrock
 from n4n.core.dialects.gemini import Gemini, Vertex
 from n4n.core.dialects.openai import OpenAI
 from n4n.core.dialects.responses import Responses
@@ -18,4 +19,5 @@ DIALECTS: Mapping[str, Dialect] = {
     "openai_responses": Responses(),
     "gemini": Gemini(),
     "vertex": Vertex({"anthropic": Anthropic(), "mistralai": OpenAI()}),
+    "bedrock": Bedrock(),
 }
