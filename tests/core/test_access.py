@@ -68,3 +68,17 @@ def test_a_key_splits_into_its_public_id_and_its_secret() -> None:
     assert split_key(PRESENTED) == (PUBLIC, SECRET)
     assert split_key(f"sk-n4n-{PUBLIC}-{'-_' * 20}") == (PUBLIC, "-_" * 20)
     assert split_key("sk-other") is None
+
+
+def test_a_caller_that_is_known_stays_known_until_its_key_is_pushed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("n4n.core.access.MOST_KNOWN", 1)
+    first, second = Key(PUBLIC, "acme", sha(SECRET)), Key("z" * 12, "umbrella", sha(OTHER))
+    held = AccessSnapshot(1, "c", {PUBLIC: first, second.public_id: second})
+
+    for _ in range(2):
+        assert held.authenticate(PRESENTED, NOW) is first
+        assert held.authenticate(f"sk-n4n-{second.public_id}-{OTHER}", NOW) is second
+    with pytest.raises(Unauthenticated):
+        AccessSnapshot(2, "d", {}).authenticate(PRESENTED, NOW)
+    with pytest.raises(Unauthenticated):
+        held.authenticate(f"sk-n4n-{PUBLIC}-{OTHER}", NOW)

@@ -800,3 +800,14 @@ def test_no_damage_to_a_stream_does_worse_than_fail_it(patch: bytes, at: int, lo
         if isinstance(event, Chunk):
             assert isinstance(json.loads(event.payload)["choices"], list)
             assert b"\n" not in event.payload
+
+
+@pytest.mark.parametrize("broken", [0, 1, None])
+def test_an_answer_of_several_choices_is_read_as_one_of_each_kind(broken: int | None) -> None:
+    choices = [{"index": place, "message": {"role": "assistant", "content": f"t{place}"}, "finish_reason": "stop"} for place in range(2)]
+    if broken is not None:
+        choices[broken]["finish_reason"] = "eos"
+    answer = DIALECTS["openai"].decode(json.dumps({"id": "x", "choices": choices}).encode(), "application/json", ChatRequest({}, "m", n=2))
+    assert isinstance(answer, Chunk)
+    assert answer.output_bytes == 4 and answer.content
+    assert [choice["finish_reason"] for choice in json.loads(answer.payload)["choices"]] == ["stop", "stop"]

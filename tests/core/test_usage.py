@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from n4n.core.chat import Usage
-from n4n.core.usage import estimate, normalise, suspect
+from n4n.core.usage import estimate, normalise, read, suspect
 
 
 def test_openais_own_shape() -> None:
@@ -113,3 +116,32 @@ def test_an_estimate_says_that_it_is_one_and_rounds_up() -> None:
 )
 def test_which_reports_are_not_believed(usage: Usage | None, has_output: bool, expected: bool) -> None:
     assert suspect(usage, has_output) is expected
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12},
+        {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 5}},
+        {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 50}},
+        {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 17, "completion_tokens_details": {"reasoning_tokens": 5}},
+        {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12, "completion_tokens_details": {"reasoning_tokens": 5}},
+        {"prompt_tokens": 9, "completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": None}},
+        {"prompt_tokens": 9, "completion_tokens": 3, "prompt_cache_hit_tokens": 4},
+        {"prompt_tokens": 9, "completion_tokens": 3, "cached_tokens": 4},
+        {"prompt_tokens": 9, "completion_tokens": 3, "cache_write_tokens": 2},
+        {"prompt_tokens": -9, "completion_tokens": 3.5},
+        {"prompt_tokens": "nine"},
+        {"total_tokens": 4},
+        {},
+        [],
+        None,
+    ],
+)
+def test_usage_from_bytes_is_usage_from_values(raw: object) -> None:
+    assert read(msgspec.Raw(json.dumps(raw).encode())) == normalise(raw)
+
+
+def test_usage_that_is_not_there_or_no_json_is_none() -> None:
+    assert read(msgspec.Raw()) is None
+    assert read(msgspec.Raw(b"{")) is None
