@@ -10,7 +10,7 @@ from data_plane.meter import Meter, note
 from data_plane.outgoing import Outgoing
 from data_plane.record import Record
 from data_plane.replies import error_body
-from n4n.core.chat import Chunk, Usage
+from n4n.core.chat import ChatRequest, Chunk, Usage
 from n4n.core.errors import GatewayError
 from n4n.core.skins.skin import Frames, Skin
 
@@ -67,8 +67,8 @@ def _endpoint_fields(provider: str, endpoint: str, model: str) -> bytes:
 class WholeAnswer:
     """One JSON body."""
 
-    def __init__(self, outgoing: Outgoing, record: Record, skin: Skin) -> None:
-        self._outgoing, self._record, self._skin = outgoing, record, skin
+    def __init__(self, outgoing: Outgoing, record: Record, skin: Skin, asked: ChatRequest) -> None:
+        self._outgoing, self._record, self._skin, self._asked = outgoing, record, skin, asked
         self._chunk: Chunk | None = None
         self.wake_at: float | None = None
         self.quiet_until: float | None = None
@@ -85,7 +85,7 @@ class WholeAnswer:
         """Sends the response, n4n's block in it; ClientGone when nobody takes it."""
         assert self._chunk is not None
         record, cached = self._record, usage is not None and usage.cached_tokens > 0
-        body = self._skin.whole(self._chunk, usage, note(record))
+        body = self._skin.whole(self._chunk, self._asked, usage, note(record))
         status = _BYPASS if record.no_store else _HIT if cached else _MISS
         cost = b"" if record.cost_usd is None else b"x-n4n-usage-cost-usd: %b\r\n" % record.cost_usd.encode()
         try:

@@ -36,6 +36,7 @@ from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import Instruments
 from n4n.runtime.tls import tls_of
 from n4n.runtime.upstream import Upstream
+from n4n.runtime.upstream.dial import proxy_of
 
 GAUGES_S = 1.0
 OWN_FILES = 500  # files and sockets that are no client's
@@ -55,7 +56,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     loop = asyncio.get_running_loop()
     instruments = Instruments(settings.worker, settings.slot)
     lines = LineWriter(sys.stdout.fileno(), loop)
-    credentials = Credentials()
+    credentials = Credentials(proxy=proxy_of(settings.egress_proxy))
     saved = disk_snapshot.path_in(settings.data_path)  # one for all workers: a new one starts from it too
     follower = Follower(saved, credentials, pace=Pace(stale_after_s=settings.stale_after_sec))
     follower.start_from_disk()
@@ -87,6 +88,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         finally:
             await runner.cleanup()
             await upstream.close()
+            credentials.close()
             served.told()
             lines.flush()
             for task in tasks:

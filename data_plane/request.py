@@ -29,6 +29,7 @@ from n4n.core.pricing import cost_pico, usd
 from n4n.core.skins.skin import Skin
 from n4n.core.stream_guard import Abandon, Finish, GuardState, Hold, Interrupt, Pass, Release, StreamGuard
 from n4n.core.usage import estimate, suspect
+from n4n.runtime.signing import signed
 from n4n.runtime.upstream import Phases, Reply, UpstreamFault
 
 _FIRST_TOKEN_S = {True: 8.0, False: 120.0}  # where the model sets none: by whether the answer is a stream
@@ -118,6 +119,8 @@ async def _call(
     phases = _phases(made, chat, deadline)
     sent = router.clock()
     try:
+        if call.signing is not None:
+            call = await signed(call, router.secret(candidate.account), router.wall())
         async with router.upstream.send(call, record.request_id, phases) as reply:
             record.reply = reply
             try:

@@ -28,7 +28,7 @@ async def converse(
     if chat.stream:
         answer = StreamAnswer(outgoing, record, meter, skin, skin.frames(chat), keep_alive_s=router.keep_alive_s)
     else:
-        answer = WholeAnswer(outgoing, record, skin)
+        answer = WholeAnswer(outgoing, record, skin, chat)
     exchange = Exchange(
         chat=chat,
         skin=skin,

@@ -52,7 +52,7 @@ def test_a_broken_chat_stream_ends_in_an_error_with_a_finish_of_its_own() -> Non
 
 def test_a_chat_loses_nothing_and_its_answers_and_errors_stay_as_they_are() -> None:
     assert CHAT.losses(CHAT.read(BODY, lambda _: None)) == ()
-    assert json.loads(CHAT.whole(Chunk(WHOLE), None, b'{"a":1}'))["n4n"] == {"a": 1}
+    assert json.loads(CHAT.whole(Chunk(WHOLE), CHAT.read(BODY, lambda _: None), None, b'{"a":1}'))["n4n"] == {"a": 1}
     assert CHAT.envelope(ERROR) is ERROR
 
 
@@ -61,7 +61,7 @@ def test_messages_are_read_answered_and_refused_in_their_own_words() -> None:
     assert asked.native is not None
     assert MESSAGES.read(BODY, lambda _: None).model == "m"
     assert all("left out" in loss for loss in MESSAGES.losses(asked))
-    assert json.loads(MESSAGES.whole(Chunk(WHOLE), Usage(1, 2), b"{}"))["type"] == "message"
+    assert json.loads(MESSAGES.whole(Chunk(WHOLE), asked, Usage(1, 2), b"{}"))["type"] == "message"
     assert MESSAGES.envelope(ERROR)["type"] == "error"
     frames = MESSAGES.frames(asked)
     assert b"message_start" in b"".join(frames.receive(Chunk(DELTA, content=True)))

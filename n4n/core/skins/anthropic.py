@@ -30,7 +30,7 @@ class Messages:
         """Events; the first one guesses the input from the request's size, the last one tells the truth."""
         return MessagesStream(estimate(request.body_bytes, 0).prompt_tokens)
 
-    def whole(self, chunk: Chunk, usage: Usage | None, note: bytes) -> bytes:
+    def whole(self, chunk: Chunk, _: ChatRequest, usage: Usage | None, note: bytes) -> bytes:
         """A message."""
         return messages_answer.whole(chunk, usage, note)
 

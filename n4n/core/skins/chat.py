@@ -47,7 +47,7 @@ class Chat:
         """Chunks."""
         return ChatFrames(request.include_usage)
 
-    def whole(self, chunk: Chunk, _: Usage | None, note: bytes) -> bytes:
+    def whole(self, chunk: Chunk, request: ChatRequest, usage: Usage | None, note: bytes) -> bytes:
         """The completion as it came, with the block spliced in."""
         return with_note(chunk.payload, note)
 

@@ -56,7 +56,7 @@ class Skin(Protocol):
         """How the stream that answers a request is said."""
         ...
 
-    def whole(self, chunk: Chunk, usage: Usage | None, note: bytes) -> bytes:
+    def whole(self, chunk: Chunk, request: ChatRequest, usage: Usage | None, note: bytes) -> bytes:
         """The body that answers a request that asked for no stream."""
         ...
 
