@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -187,6 +188,30 @@ def test_a_part_that_cannot_be_told_is_named(part: dict[str, Any], why: str) -> 
 
     assert body(asked)["messages"][0]["content"] == [{"text": "a"}]
     assert warned(asked) == (f"messages[0].content[1] was left out: endpoint e1 {why}",)
+
+
+def test_an_image_may_be_written_with_escapes() -> None:
+    raw = (
+        b'{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image\\/png;base64,Q\\/=="}}]}]}'
+    )
+    sent_body = json.loads(BEDROCK.encode(read_chat(raw), endpoint(), None).body)
+
+    assert sent_body["messages"][0]["content"] == [{"image": {"format": "png", "source": {"bytes": "Q/=="}}}]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": 7},
+        {"type": "image_url", "image_url": {"url": 7}},
+        {"type": "image_url", "image_url": {"url": None}},
+        {"type": "file", "file": {"file_data": 7}},
+        {"type": "input_audio", "input_audio": {"format": "wav"}},
+    ],
+)
+def test_media_that_are_no_text_are_refused(part: dict[str, Any]) -> None:
+    with pytest.raises(MalformedRequest, match=r"messages\[0\]\.content\[0\]"):
+        body(request([{"role": "user", "content": [part]}]))
 
 
 def test_other_things_that_cannot_be_told_are_named_once() -> None:

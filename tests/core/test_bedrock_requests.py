@@ -272,6 +272,8 @@ def test_the_endpoints_body_is_laid_over_the_requests() -> None:
 
     assert got["guardrailConfig"] == {"guardrailIdentifier": "house", "trace": "enabled"}
     assert got["inferenceConfig"] == {"maxTokens": 5}
+    canned = [{"role": "user", "content": [{"text": "always this"}]}]
+    assert body(request(max_tokens=9), body={"messages": canned}) == {"inferenceConfig": {"maxTokens": 9}, "messages": canned}
 
 
 def test_every_field_without_a_place_is_named() -> None:

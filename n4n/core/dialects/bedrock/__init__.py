@@ -17,7 +17,7 @@ from n4n.core.dialects.bedrock import failures
 from n4n.core.dialects.bedrock.answer import as_chunk, read_answer
 from n4n.core.dialects.bedrock.frames import looks_like_frames
 from n4n.core.dialects.bedrock.identity import ApiKey, read_identity, region_of
-from n4n.core.dialects.bedrock.request import members
+from n4n.core.dialects.bedrock.request import body_of
 from n4n.core.dialects.bedrock.stream import ConverseDecoder
 from n4n.core.errors import Failure
 
@@ -34,7 +34,7 @@ class Bedrock:
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/model/ID/converse or …/converse-stream. Nothing of the client's headers."""
-        fields, warnings = members(request, endpoint)
+        body, warnings = body_of(request, endpoint)
         provider = endpoint.provider
         operation = "converse-stream" if request.stream else "converse"
         url = f"{provider.base_url}/model/{quote(endpoint.upstream_model, safe='')}/{operation}"
@@ -46,7 +46,7 @@ class Bedrock:
         else:
             signing = Signing(SERVICE, region_of(provider.base_url, endpoint.region))
         headers = (_CONTENT, _STREAM if request.stream else _WHOLE, *key, *provider.headers.items())
-        return UpstreamRequest(url, headers, json_bytes.join(fields.items()), warnings, provider.allow_private, signing)
+        return UpstreamRequest(url, headers, body, warnings, provider.allow_private, signing)
 
     def decode(self, body: bytes, content_type: str, request: ChatRequest) -> Chunk | Failure:
         """A whole answer; also one that came as a stream though none was asked."""

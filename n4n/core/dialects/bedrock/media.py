@@ -2,6 +2,7 @@
 
 Converse fetches nothing but from S3, and that with the rights of our own account, which a client must not borrow: an address of any
 kind is left out. https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ImageBlock.html, …_DocumentBlock.html.
+Base64 goes out as the bytes it came as; it is copied once.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import re
 from base64 import b64encode
 from urllib.parse import unquote_to_bytes
 
+import msgspec
+
 from n4n.core import json_bytes
 from n4n.core.dialects.bedrock.notes import Notes
-from n4n.core.dialects.bedrock.words import File, Image, Sound
+from n4n.core.dialects.bedrock.words import File, Image, Sound, decoded
 
-_DATA = re.compile(r"data:([\w.+-]{1,100}/[\w.+-]{1,100})?((?:;[\w.+-]{1,100}=[^;,]{0,100}){0,4})(;base64)?,", re.IGNORECASE)
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,20}://", re.IGNORECASE)
+_DATA = re.compile(rb"data:([\w.+-]{1,100}/[\w.+-]{1,100})?((?:;[\w.+-]{1,100}=[^;,]{0,100}){0,4})(;base64)?,", re.IGNORECASE)
+_ADDRESS = re.compile(rb"[a-z][a-z0-9+.-]{0,20}://", re.IGNORECASE)
+_ESCAPED = re.compile(rb"\\")
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/jpg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _DOCUMENTS = {
     "application/pdf": "pdf", "text/csv": "csv", "application/msword": "doc", "application/vnd.ms-excel": "xls", "text/html": "html",
@@ -25,35 +29,38 @@ _DOCUMENTS = {
 _ENDINGS = frozenset(_DOCUMENTS.values())
 _SOUNDS = frozenset(("mp3", "opus", "wav", "aac", "flac", "ogg", "m4a", "mpeg", "pcm", "webm"))
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9\-()\[\]]+")
+_IMAGE = msgspec.json.Decoder(Image)
+_TEXT = msgspec.json.Decoder(str)
+_NULL = b"null"
 
 
 class Media:
-    """The media of one request; its documents get names that differ, or they are refused."""
+    """The media of one request; its documents get names that differ, or they are refused. Raises MalformedRequest."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._names: set[str] = set()
 
-    def image(self, image: Image | str, path: str) -> bytes | None:
+    def image(self, raw: msgspec.Raw, path: str) -> bytes | None:
         """A block; None: it cannot be told."""
-        url = image if isinstance(image, str) else image.url
-        if not isinstance(image, str) and image.detail not in (None, "auto"):
+        image = Image(raw) if bytes(memoryview(raw)[:1]) == b'"' else decoded(raw, _IMAGE, f"{path}.image_url")
+        if image.detail not in (None, "auto"):
             self._notes.left_out(f"{path}.image_url.detail")
-        found = self._inline(url, path, "an image")
+        found = self._inline(image.url, f"{path}.image_url.url", path, "image")
         if found is None:
             return None
         kind, inner = found
         if kind not in _IMAGES:
             self._notes.left_out(path, f"takes no image of type {kind[:60] or 'that is not told'}")
             return None
-        return b'{"image":{"format":"%b","source":{"bytes":%b}}}' % (_IMAGES[kind].encode(), json_bytes.dump(inner))
+        return b"".join((b'{"image":{"format":"', _IMAGES[kind].encode(), b'","source":{"bytes":"', inner, b'"}}}'))
 
     def document(self, file: File, path: str) -> bytes | None:
         """A block; None: it cannot be told."""
-        if file.file_data is None:
+        if bytes(memoryview(file.file_data)[:4]) == _NULL:
             self._notes.left_out(path, "knows no file by an id that another provider gave out; send file_data")
             return None
-        found = self._inline(file.file_data, path, "a document")
+        found = self._inline(file.file_data, f"{path}.file.file_data", path, "document")
         if found is None:
             return None
         kind, inner = found
@@ -62,25 +69,28 @@ class Media:
         if form not in _ENDINGS:
             self._notes.left_out(path, f"takes no document of type {(kind or ending)[:60]}")
             return None
-        return json_bytes.dump({"document": {"format": form, "name": self._name(stem), "source": {"bytes": inner}}})
+        told = b'{"document":{"format":"%b","name":"%b","source":{"bytes":"' % (form.encode(), self._name(stem).encode())
+        return b"".join((told, inner, b'"}}}'))
 
     def sound(self, sound: Sound, path: str) -> bytes | None:
         """A block; None: it cannot be told."""
         if sound.format not in _SOUNDS:
             self._notes.left_out(path, f"takes no audio of type {sound.format[:20]}")
             return None
-        return json_bytes.dump({"audio": {"format": sound.format, "source": {"bytes": sound.data}}})
+        inner = _text(sound.data, f"{path}.input_audio.data")
+        return b"".join((b'{"audio":{"format":"', sound.format.encode(), b'","source":{"bytes":"', inner, b'"}}}'))
 
-    def _inline(self, url: str, path: str, what: str) -> tuple[str, str] | None:
+    def _inline(self, raw: msgspec.Raw, field: str, path: str, what: str) -> tuple[str, memoryview | bytes] | None:
         """Media type (empty: not told) and base64 of a data URI, or of bare base64."""
-        found = _DATA.match(url)
+        text = _text(raw, field)
+        found = _DATA.match(text)
         if found is None:
-            if _ADDRESS.match(url):
-                self._notes.left_out(path, f"takes no {what.removeprefix('a ').removeprefix('an ')} by its address; send it as a data URI")
+            if _ADDRESS.match(text):
+                self._notes.left_out(path, f"takes no {what} by its address; send it as a data URI")
                 return None
-            return "", url
-        inner = url[found.end() :]
-        return (found[1] or "").lower(), inner if found[3] else b64encode(unquote_to_bytes(inner)).decode()
+            return "", text
+        inner = text[found.end() :]
+        return (found[1] or b"").decode().lower(), inner if found[3] else b64encode(unquote_to_bytes(bytes(inner)))
 
     def _name(self, stem: str) -> str:
         """Letters, digits, hyphens, brackets, single blanks; a model may take a name for an instruction, so no more than 60."""
@@ -91,3 +101,11 @@ class Media:
             name = f"{plain} {count}"
         self._names.add(name)
         return name
+
+
+def _text(raw: msgspec.Raw, field: str) -> memoryview | bytes:
+    """The inside of a text that can be put between quotes again as it is."""
+    view = memoryview(raw)
+    if bytes(view[:1]) == b'"' and _ESCAPED.search(view) is None:
+        return view[1:-1]
+    return json_bytes.dump(decoded(raw, _TEXT, field))[1:-1]

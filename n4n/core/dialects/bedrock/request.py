@@ -54,12 +54,19 @@ _METADATUM = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{0,256}\Z")
 _MOST_METADATA = 16
 
 
-def members(request: ChatRequest, endpoint: Endpoint) -> tuple[Fields, tuple[str, ...]]:
-    """The members of the body for this endpoint, and what a client should know. Raises MalformedRequest for a chat nobody can read."""
+def body_of(request: ChatRequest, endpoint: Endpoint) -> tuple[bytes, tuple[str, ...]]:
+    """The body for this endpoint, and what a client should know. Raises MalformedRequest for a chat nobody can read."""
     notes = Notes(endpoint.id)
-    fields = _Chat(request, endpoint, notes).members()
+    talk, fields = _Chat(request, endpoint, notes).told()
     lay_over(fields, endpoint.body)
-    return fields, notes.warnings
+    if "messages" in fields:  # the catalog's own word
+        return json_bytes.join(fields.items()), notes.warnings
+    pieces = [b'{"messages":[', *talk.pieces()]
+    if fields:
+        pieces += (b"],", json_bytes.join(fields.items())[1:])
+    else:
+        pieces.append(b"]}")
+    return b"".join(pieces), notes.warnings
 
 
 class _Chat:
@@ -70,8 +77,8 @@ class _Chat:
         self._fields: Fields = {name: bytes(raw) for name, raw in request.fields.items() if name != "messages"}
         self._traits = traits_of(endpoint)
 
-    def members(self) -> Fields:
-        """Everything."""
+    def told(self) -> tuple[Talk, Fields]:
+        """The messages, and every other member."""
         self._leave_out()
         offered = offer(self._fields, self._traits, self._notes)
         media = Media(self._notes)
@@ -81,7 +88,6 @@ class _Chat:
         inference = inference_config(self._fields, self._request, self._endpoint, self._traits, own, self._notes)
         self._marks(told, offered)
         made: dict[str, bytes | None] = {
-            "messages": _list(b'{"role":"%b","content":%b}' % (turn.role.encode(), _list(turn.content)) for turn in told.turns),
             "system": _list(told.system) if told.system else None,
             "inferenceConfig": inference,
             "toolConfig": offered.config() if offered.blocks else None,
@@ -92,7 +98,7 @@ class _Chat:
             "additionalModelRequestFields": json_bytes.dump(own) if own else None,
             "additionalModelResponseFieldPaths": _list((json_bytes.encode(REASONING_PATH),)) if self._counts_reasoning(own) else None,
         }
-        return {name: value for name, value in made.items() if value is not None and value not in _NOTHING}
+        return told, {name: value for name, value in made.items() if value is not None and value not in _NOTHING}
 
     def _leave_out(self) -> None:
         """Take away what this endpoint lacks, and name what Converse has no place for."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -57,6 +58,16 @@ class Talk:
         if not self.turns or self.turns[-1].role != role:
             self.turns.append(Turn(role))
         return self.turns[-1]
+
+    def pieces(self) -> Iterator[bytes]:
+        """The inside of `messages`, in pieces that are many MiB long where there are images: to be joined once."""
+        for place, turn in enumerate(self.turns):
+            yield b'%b{"role":"%b","content":[' % (b"," if place else b"", turn.role.encode())
+            for at, block in enumerate(turn.content):
+                if at:
+                    yield b","
+                yield block
+            yield b"]}"
 
     @property
     def awaits_unsigned(self) -> bool:
@@ -180,7 +191,7 @@ class _Telling:
             guarded = {"text": text, "qualifiers": part.qualifiers} if part.qualifiers else {"text": text}
             return json_bytes.dump({"guardContent": {"text": guarded}})
         if not instructions:
-            if part.type == "image_url" and part.image_url is not None:
+            if part.type == "image_url" and bytes(memoryview(part.image_url)[:4]) != b"null":
                 return self._media.image(part.image_url, path)
             if part.type == "file" and part.file is not None:
                 return self._media.document(part.file, path)

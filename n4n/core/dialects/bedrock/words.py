@@ -24,23 +24,23 @@ class Ending(msgspec.Struct):
 
 
 class Image(msgspec.Struct):
-    """`image_url`."""
+    """`image_url`, where it is more than an address. What may be many MiB long is never decoded."""
 
-    url: str = ""
+    url: msgspec.Raw = NOTHING
     detail: str | None = None
 
 
 class Sound(msgspec.Struct):
     """`input_audio`."""
 
-    data: str = ""
+    data: msgspec.Raw = NOTHING
     format: str = ""
 
 
 class File(msgspec.Struct):
     """`file`."""
 
-    file_data: str | None = None
+    file_data: msgspec.Raw = NOTHING
     file_id: str | None = None
     filename: str | None = None
 
@@ -51,7 +51,7 @@ class Part(msgspec.Struct):
     type: str = "text"
     text: str | None = None
     refusal: str | None = None
-    image_url: Image | str | None = None
+    image_url: msgspec.Raw = NOTHING
     input_audio: Sound | None = None
     file: File | None = None
     cache_control: Ending | None = None
