@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from tests.support.event_stream import START, event, exception, metadata, stop, text
 from tests.support.router import PROVIDER_SECRET, RunningRouter, catalog, running_router
 from tests.support.script import Answer, Headers, Raw, Slice, Status, Whole
+from tests.support.sigv4 import verify
 from tests.support.upstream import ScriptedUpstream
 
 USAGE = {"inputTokens": 5, "outputTokens": 7, "cacheReadInputTokens": 100}
+KEY_ID, SECRET = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 CALL = {"toolUse": {"toolUseId": "t1", "name": "tide", "input": {"port": "漢"}}}
 
 
@@ -107,3 +110,20 @@ async def test_an_exception_before_output_is_another_try() -> None:
 
     assert status == 200 and len(upstream.calls) == 2
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in payloads(raw)) == "ok"
+
+
+async def test_every_attempt_of_an_account_with_an_access_key_is_signed_for_its_region() -> None:
+    async with ScriptedUpstream() as upstream:
+        document = bedrock(upstream.base_url)
+        document["endpoints"]["e1"]["region"] = "eu-west-1"
+        async with running_router(document) as house:
+            house.router._credentials = SimpleNamespace(usable={"ae1"}, reveal=lambda account: f"{KEY_ID}:{SECRET}:tok")
+            upstream.script(
+                (Status(503), Whole(b"{}")), whole({"text": "ok"}), streamed(START, text("ok"), stop(), metadata(**USAGE))
+            )  # fmt: skip
+            assert (await told(house))[0] == 200
+            assert (await told(house, stream=True))[0] == 200
+
+    assert len(upstream.calls) == 3
+    for call in upstream.calls:
+        assert verify(call, {KEY_ID: SECRET}, region="eu-west-1", service="bedrock", tokens={KEY_ID: "tok"}) == KEY_ID
