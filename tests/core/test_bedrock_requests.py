@@ -174,6 +174,7 @@ def test_inference_is_told_in_converses_words() -> None:
         ({"stop": ["a"]}, "us.xai.grok-4.7", None, ["stop was left out: endpoint e1 takes no stop sequences"]),
         ({"stop": ""}, SONNET, None, ["a blank stop sequence was left out: endpoint e1 takes none"]),
         ({"stop": None, "temperature": None, "top_p": None, "top_k": None}, SONNET, None, []),
+        ({"top_k": 4, "reasoning_effort": "low"}, SONNET, None, ["top_k was left out: endpoint e1 takes none while it reasons"]),
         ({"top_k": 4}, OPUS, None, ["top_k was left out: endpoint e1 has no word for it"]),
         (
             {"max_tokens": 9, "top_p": 0.5, "stop": "a", "reasoning_effort": "high"},

@@ -58,7 +58,7 @@ def _sampling(fields: Mapping[str, bytes], traits: Traits, own: Mapping[str, obj
     top_p = decoded(fields.get("top_p"), _NUMBER, "top_p")
     said = {name: value for name, value in (("temperature", temperature), ("top_p", top_p)) if value is not None}
     why = None if traits.samples else "takes no sampling parameters"
-    if why is None and _thinks(own):
+    if why is None and thinks(own):
         said = {name: value for name, value in said.items() if value != 1}
         why = "takes none while it reasons"
     if why is not None:
@@ -77,7 +77,7 @@ def _sampling(fields: Mapping[str, bytes], traits: Traits, own: Mapping[str, obj
     return config
 
 
-def _thinks(own: Mapping[str, object]) -> bool:
+def thinks(own: Mapping[str, object]) -> bool:
     """Whether Claude is asked to reason, which goes with no sampling."""
     thought = own.get("thinking")
     return isinstance(thought, dict) and thought.get("type") in ("enabled", "adaptive")

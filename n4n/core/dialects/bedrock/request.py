@@ -18,7 +18,7 @@ from n4n.core.chat import ChatRequest
 from n4n.core.chat_request import FEATURE_FIELDS, missing_features
 from n4n.core.dialects.bedrock import thinking
 from n4n.core.dialects.bedrock.counts import REASONING_PATH
-from n4n.core.dialects.bedrock.inference import inference_config
+from n4n.core.dialects.bedrock.inference import inference_config, thinks
 from n4n.core.dialects.bedrock.marks import MOST, mark, thinned
 from n4n.core.dialects.bedrock.media import Media
 from n4n.core.dialects.bedrock.models import Reasoning, traits_of
@@ -96,7 +96,7 @@ class _Chat:
             "requestMetadata": self._metadata(),
             "serviceTier": self._tier(),
             "additionalModelRequestFields": json_bytes.dump(own) if own else None,
-            "additionalModelResponseFieldPaths": _list((json_bytes.encode(REASONING_PATH),)) if self._counts_reasoning(own) else None,
+            "additionalModelResponseFieldPaths": _list((json_bytes.encode(REASONING_PATH),)) if thinks(own) else None,
         }
         return told, {name: value for name, value in made.items() if value is not None and value not in _NOTHING}
 
@@ -140,7 +140,9 @@ class _Chat:
         if offered.own is not None:
             fields["tool_choice"] = offered.own
         top_k = decoded(self._fields.get("top_k"), _NUMBER, "top_k")
-        if top_k is not None and self._traits.top_k:
+        if top_k is not None and thinks(fields):
+            self._notes.left_out("top_k", "takes none while it reasons")
+        elif top_k is not None and self._traits.top_k:
             value: object = int(top_k)
             for step in reversed(self._traits.top_k):
                 value = {step: value}
@@ -160,10 +162,6 @@ class _Chat:
             return {}
         limits = [count for count in (self._request.max_output_tokens, self._endpoint.max_output_tokens) if count is not None]
         return thinking.reasoning_fields(wish, self._traits, min(limits, default=None), self._notes)
-
-    def _counts_reasoning(self, own: Object) -> bool:
-        thought = own.get("thinking")
-        return isinstance(thought, dict) and thought.get("type") != "disabled"
 
     def _marks(self, told: Talk, offered: Offer) -> None:
         """The mark on the whole goes behind the last words of the client; OpenAI's key asks for one where nothing is marked."""
