@@ -22,7 +22,7 @@ SCORES = ("reasoning", "coding", "multilingual")
 FEATURES = (
     "tools", "tool_choice", "forced_tool_choice", "parallel_tools", "vision", "pdf_input", "audio_input", "audio_output",
     "json_schema", "json_object", "reasoning", "prompt_caching", "sampling_params", "assistant_prefill", "seed", "logprobs",
-    "logit_bias", "penalties", "stop", "n", "stream_options", "web_search",
+    "logit_bias", "penalties", "stop", "n", "stream_options", "web_search", "text_completions", "embeddings",
 )  # fmt: skip
 STRATEGIES = ("balanced", "health", "latency", "cost", "throughput")
 STATES = ("active", "draining", "disabled")
