@@ -15,6 +15,7 @@ from n4n.core.skins import messages_chat
 from n4n.core.skins.messages import read_messages
 from n4n.core.skins.messages_chat import losses
 from n4n.core.skins.messages_count import IMAGE_TOKENS, count_body, rough_count
+from n4n.core.skins.messages_errors import envelope
 from n4n.core.skins.messages_turns import sealed, unsealed
 
 HELLO: list[object] = [{"role": "user", "content": "Hello"}]
@@ -69,6 +70,18 @@ def test_a_request_keeps_the_words_of_its_client() -> None:
     assert asked.native is not None and asked.native.dialect == "anthropic"
     assert list(asked.native.fields) == ["model", "max_tokens", "stream", "messages", "x"]
     assert bytes(asked.native.fields["messages"]) == b'[{ "role":"user","content":"x"}]'
+
+
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}])
+def test_a_thread_that_somebody_would_have_to_keep_is_refused_in_the_word_that_sdks_know(thread: object) -> None:
+    with pytest.raises(MalformedRequest) as raised:
+        read(thread=thread)
+
+    error = {"message": str(raised.value), "type": raised.value.kind, "param": raised.value.param, "code": raised.value.code}
+    said: Any = envelope({"error": error})["error"]
+    assert (said["type"], said["param"]) == ("invalid_request_error", "thread")
+    assert said["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert read(thread=None).model == "m"
 
 
 def test_betas_ride_in_the_native_members() -> None:

@@ -20,6 +20,7 @@ from n4n.core.dialects.anthropic.request import BETAS
 from n4n.core.errors import MalformedRequest
 from n4n.core.json_bytes import Members
 from n4n.core.skins.messages_chat import as_chat
+from n4n.core.skins.messages_errors import NoThreads
 
 T = TypeVar("T")
 _BETA = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
@@ -67,13 +68,18 @@ _COUNT = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000
 
 
 def read_messages(body: bytes, *, beta: str | None = None) -> ChatRequest:
-    """A request from its body and its `anthropic-beta` header, which rides in the native members. Raises MalformedRequest."""
+    """A request from its body and its `anthropic-beta` header, which rides in the native members. Raises MalformedRequest.
+
+    A conversation kept by one provider's account cannot be continued at another, so `thread` is refused, whatever it says.
+    """
     try:
         body if body.isascii() else body.decode()
         fields = json_bytes.members(body)
     except ValueError:
         return read_chat(body)  # which says what is wrong
     plain = read_chat(_like_a_chat(fields))
+    if bytes(fields.get("thread", b"null")) != b"null":
+        raise NoThreads(param="thread")
     most = _read(fields, "max_tokens", _COUNT, "must be a whole number from 0")
     own = {name: raw for name, raw in fields.items() if name not in OWN_FIELDS}
     betas = _betas(beta)

@@ -7,6 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from n4n.core.errors import MalformedRequest
+
+
+class NoThreads(MalformedRequest):
+    """thread cannot be used: no conversation is kept here; leave it out and send the whole conversation in messages."""
+
+    code = "thread_unsupported_request"  # the word at which Anthropic's SDKs go on without a thread, by themselves
+
+
 _BY_CODE = {
     "invalid_api_key": "authentication_error",
     "model_not_allowed": "permission_error",
@@ -50,4 +59,6 @@ def envelope(body: Mapping[str, object]) -> dict[str, object]:
     error: dict[str, object] = dict(inner) if isinstance(inner, Mapping) else {}
     told = error.get("n4n")
     request_id = told.get("request_id") if isinstance(told, Mapping) else None
+    if error.get("code") == NoThreads.code:
+        error["details"] = {"error_code": NoThreads.code, "unsupported": ["thread"]}
     return {"type": "error", "error": {**error, "type": error_type(error)}, "request_id": request_id}
