@@ -6,7 +6,7 @@ the door looks over all connections, so that no request pays for timers.
     head: first byte (or a new connection) ──▶ end of head      at most header_timeout_s, else 408 and close
     body: data_plane/bodies.py
     answer: what was written ──▶ taken by the client            some of it within slow_reader_s, else the connection is reset
-    then: idle                                                  at most keep_alive_s (aiohttp's own timer)
+    then: idle                                                  at most keep_alive_s
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
+from data_plane.turns import UNREAD_BODY_S, Turns, Written
 from n4n.core.errors import GatewayError, HeadersTooLarge, MalformedRequest, RequestTooSlow, TargetTooLong
 from n4n.runtime.settings import Settings
 
@@ -37,7 +38,6 @@ HEAD_LIMIT = 64 << 10  # bytes of all headers
 READ_BUFFER = 64 << 10  # twice as much of a body is held at most before the client is not read from any more
 SEND_BUFFER = 256 << 10  # of the kernel; its own idea is up to 4 MiB for each client that does not read
 LINGER_S = 1.0  # a refused client may still be sending: it gets the answer, not a reset
-UNREAD_BODY_S = 2.0  # the same where a whole request was understood
 LONGEST_ROUND_S = 1.0
 _FORGET = struct.pack("ii", 1, 0)
 log = logging.getLogger("n4n.data_plane")
@@ -125,22 +125,7 @@ class Unread:
         return self.size > 0 and now - self._moved >= bound_s
 
 
-class Written:
-    """What aiohttp is told of an answer that has been written already. `keep_alive`: whether the connection may carry another."""
-
-    __slots__ = ("keep_alive",)
-
-    def __init__(self, *, keep_alive: bool) -> None:
-        self.keep_alive = keep_alive
-
-    async def prepare(self, _: web.BaseRequest) -> None:
-        """Nothing is left to do."""
-
-    async def write_eof(self) -> None:
-        """Nothing is left to do."""
-
-
-class Connection(web.RequestHandler):
+class Connection(Turns):
     """One client's connection, watched."""
 
     def __init__(self, door: Door) -> None:
@@ -186,7 +171,7 @@ class Connection(web.RequestHandler):
         if self.refused:
             return
         if data and (self.body is None or self.body.is_eof()):
-            if self.head.since is None and not self.busy:
+            if self.general and self.head.since is None and not self.busy:
                 self.keep_alive(True)  # a head that has begun is not cut off by the idle timer, it has one of its own
             self.head.received(data, self.door.clock())
             if self.head.size > HEAD_LIMIT and not self.busy:
@@ -254,9 +239,13 @@ class Connection(web.RequestHandler):
                 return await self._last_answer(resp), False
             return await super().finish_response(request, resp, start_time)
         finally:
-            self.busy = False
-            if self.head.since is not None:
-                self.head.since = self.door.clock()
+            self.answered()
+
+    def answered(self) -> None:
+        """An answer is out: from here on the next head's time counts."""
+        self.busy = False
+        if self.head.since is not None:
+            self.head.since = self.door.clock()
 
     async def _last_answer(self, refused: Refused) -> web.StreamResponse:
         """Sends the end, then gives the client a moment to take it before the connection is closed over its unread bytes."""
@@ -300,6 +289,8 @@ class Connection(web.RequestHandler):
                 )
             else:
                 self.force_close()
+        elif self.idle_since is not None and self.head.since is None and now - self.idle_since >= self.door.bounds.keep_alive_s:
+            self.force_close()
 
 
 def reset(wire: asyncio.Transport) -> None:

@@ -12,9 +12,11 @@ from typing import cast
 from aiohttp import HttpVersion11
 
 from data_plane.bodies import BoundedRequest
-from data_plane.connections import Connection, Written, whole
+from data_plane.connections import Connection, whole
+from data_plane.turns import Written
 
 _END = b"0\r\n\r\n"
+_KEPT, _CLOSED = Written(keep_alive=True), Written(keep_alive=False)
 
 
 class Outgoing:
@@ -31,7 +33,7 @@ class Outgoing:
     @property
     def written(self) -> Written:
         """For aiohttp."""
-        return Written(keep_alive=self._keep)
+        return _KEPT if self._keep else _CLOSED
 
     async def whole(self, status: int, fields: bytes, body: bytes, *, last: bool) -> None:
         """These header lines (each with its line end), and the body, which is JSON. `last`: the connection closes after it."""

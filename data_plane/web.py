@@ -17,7 +17,7 @@ from aiohttp.streams import StreamReader
 from data_plane.answers import ClientGone, answer_fields
 from data_plane.bodies import BodyBounds, BoundedRequest
 from data_plane.callers import Asked, authenticate
-from data_plane.connections import Bounds, Connection, Door, Refused, Written
+from data_plane.connections import Bounds, Connection, Door, Refused
 from data_plane.labels import new_request_id
 from data_plane.meter import Meter
 from data_plane.outgoing import Outgoing
@@ -37,7 +37,6 @@ from n4n.runtime.telemetry import exposition
 
 _ENCODE = msgspec.json.Encoder().encode
 log = logging.getLogger("n4n.data_plane")
-Reply = web.StreamResponse | Written  # what aiohttp is given: to send, or to know that it was sent
 Handler = Callable[[BoundedRequest, Outgoing, Asked, Record], Awaitable[web.StreamResponse | None]]
 
 
@@ -57,7 +56,7 @@ class Web:
             "/metrics": self._metrics,
         }
         self._routes: dict[tuple[str, str], Handler] = {
-            **{("POST", path): partial(self._converse, skin) for path, skin in SKINS.items()},
+            **{("POST", path): partial(converse, router, meter, skin) for path, skin in SKINS.items()},
             ("POST", "/v1/messages/count_tokens"): self._count,
             ("POST", "/v1/route:explain"): self._explain,
             ("GET", "/v1/models"): self._models,
@@ -104,20 +103,45 @@ class Web:
         return self.draining
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request, whatever it is."""
+        """One request, whatever it is. The outermost handler: here every error becomes an answer. One step: all requests take it."""
         assert isinstance(request, BoundedRequest)
-        task = asyncio.current_task()
+        plain = self._plain.get(request.raw_path)
+        if plain is not None and request.method in ("GET", "HEAD"):
+            return self._unsent(await plain())
+        record, outgoing, task = self._record(), Outgoing(request), asyncio.current_task()
         assert task is not None
         self.running.add(task)
         try:
-            response = await self._answer(request)
-            if isinstance(response, Written):
-                return response  # type: ignore[return-value]  # the connection knows it
-            if self.draining:
-                response.force_close()
-            return response
+            try:
+                request.check()
+                asked = Asked(request)
+                record.request_id = asked.request_id or record.request_id
+                response = await self._route(request)(request, outgoing, asked, record)
+                if response is not None:
+                    return self._unsent(response)
+            except GatewayError as error:
+                await self._failed(request, outgoing, record, error)
+            except ClientGone:
+                raise
+            except asyncio.CancelledError:
+                if not self._cut:
+                    raise  # the client is gone
+                await self._failed(request, outgoing, record, Draining(retry_after_s=1))
+            except Exception:  # a fault of ours, told without details
+                log.exception("request %s failed", record.request_id)
+                await self._failed(request, outgoing, record, GatewayError("the gateway failed; its log tells why under this request id"))
+        except ClientGone:
+            record.status, record.outcome = 499, "cancelled"
         finally:
             self.running.discard(task)
+            self._meter.close(record)
+        return outgoing.written  # type: ignore[return-value]  # the connection knows it
+
+    def _unsent(self, response: web.StreamResponse) -> web.StreamResponse:
+        """An answer that aiohttp sends."""
+        if self.draining:
+            response.force_close()
+        return response
 
     def told(self) -> None:
         """The last counts, for the end of the process."""
@@ -128,38 +152,6 @@ class Web:
         self._cut = True
         for task in self.running:
             task.cancel()
-
-    async def _answer(self, request: BoundedRequest) -> Reply:
-        plain = self._plain.get(request.raw_path)
-        if plain is not None and request.method in ("GET", "HEAD"):
-            return await plain()
-        record, outgoing = self._record(), Outgoing(request)
-        try:
-            return await self._answered(request, outgoing, record) or outgoing.written
-        except ClientGone:
-            record.status, record.outcome = 499, "cancelled"
-            return outgoing.written
-        finally:
-            self._meter.close(record)
-
-    async def _answered(self, request: BoundedRequest, outgoing: Outgoing, record: Record) -> Reply | None:
-        try:
-            request.check()
-            asked = Asked(request)
-            record.request_id = asked.request_id or record.request_id
-            return await self._route(request)(request, outgoing, asked, record)
-        except GatewayError as error:
-            await self._failed(request, outgoing, record, error)
-        except ClientGone:
-            raise
-        except asyncio.CancelledError:
-            if not self._cut:
-                raise  # the client is gone
-            await self._failed(request, outgoing, record, Draining(retry_after_s=1))
-        except Exception:  # the outermost handler: a fault of ours, told without details
-            log.exception("request %s failed", record.request_id)
-            await self._failed(request, outgoing, record, GatewayError("the gateway failed; its log tells why under this request id"))
-        return None
 
     def _note(self, record: Record, error: GatewayError) -> None:
         record.outcome, record.error_code = outcome(error), error.code
@@ -190,9 +182,6 @@ class Web:
             return self._model
         known = sorted({route for _, route in self._routes})
         raise NoSuchRoute(f"there is no {request.method[:16]} {path[:100]!r} here; this gateway serves {', '.join(known)}")
-
-    async def _converse(self, skin: Skin, request: BoundedRequest, outgoing: Outgoing, asked: Asked, record: Record) -> None:
-        await converse(self._router, self._meter, skin, request, outgoing, asked, record)
 
     async def _explain(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
