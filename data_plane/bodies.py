@@ -74,13 +74,20 @@ class BoundedRequest(web.BaseRequest):
             return "host must be a name or an address, and perhaps a port"
         return None
 
+    def came(self) -> bytes | None:
+        """The whole body where it came with its head, as it nearly always does; None: `read` it. BodyTooLarge."""
+        content = self.content
+        if not content.is_eof() or self._special or content.exception() is not None:
+            return None
+        whole = content.read_nowait(-1)
+        if len(whole) > self.bounds.most:
+            raise self.bounds.too_large()
+        return whole
+
     async def read(self) -> bytes:
         """The whole body, decompressed. RequestError: too large, too slow, broken, or in an encoding that is not spoken here."""
-        content = self.content
-        if content.is_eof() and not self._special and content.exception() is None:  # it came with its head
-            whole = content.read_nowait(-1)
-            if len(whole) > self.bounds.most:
-                raise self.bounds.too_large()
+        whole = self.came()
+        if whole is not None:
             return whole
         if (self.content_length or 0) > self.bounds.most:
             raise self.bounds.too_large()

@@ -21,12 +21,39 @@ PRIORITIES = ("interactive", "background", "best_effort")
 MAX_TIMEOUT_MS = 24 * 3_600_000
 
 
+_OURS = frozenset((  # headers that change what is done with a request; a request without them is plain
+    b"x-request-id", b"cache-control", b"x-n4n-timeout-ms", b"x-n4n-priority", b"x-n4n-routing", b"x-routing-directive",
+))  # fmt: skip
+_MOST_SHAPES, _LONGEST_SHAPE = 512, 2048  # which headers a client sends, not what is in them, is the same in all its requests
+_shapes: dict[tuple[bytes, ...], bool] = {}
+
+
+def _is_plain(names: tuple[bytes, ...]) -> bool:
+    """Whether these names of headers hold none of ours."""
+    plain = _shapes.get(names)
+    if plain is None:
+        plain = _OURS.isdisjoint([name.lower() for name in names])
+        if len(_shapes) >= _MOST_SHAPES:
+            _shapes.clear()
+        if sum(map(len, names)) <= _LONGEST_SHAPE:
+            _shapes[names] = plain
+    return plain
+
+
 class Asked:
-    """Reads the request headers of §2.2, each of which may also be a query parameter of the same name; the header wins."""
+    """Reads the request headers of §2.2, each of which may also be a query parameter of the same name; the header wins.
+
+    `plain`: none of those that change what is done was sent, in neither place. So it is nearly always, and then nobody need ask.
+    """
+
+    __slots__ = ("_headers", "_query", "plain")
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._headers = request.headers
-        self._query: MultiMapping[str] = request.query if request.query_string else _NO_QUERY
+        self._query: MultiMapping[str] = _NO_QUERY
+        if "?" in request.raw_path or "#" in request.raw_path:
+            self._query = request.query
+        self.plain = self._query is _NO_QUERY and _is_plain(tuple([name for name, _ in request.raw_headers]))
 
     def get(self, name: str) -> str | None:
         """The header, else the query parameter, else None. MalformedRequest: sent twice, or with control characters in it."""
@@ -61,6 +88,12 @@ class Asked:
         return self._headers.get("x-api-key")
 
     @property
+    def bearer(self) -> str:
+        """What stands after `Bearer ` in the one authorization header, as it came; where it stands otherwise, '' or something else."""
+        presented = self._headers.getall("authorization", ())
+        return presented[0][7:] if len(presented) == 1 and presented[0].startswith("Bearer ") else ""
+
+    @property
     def no_store(self) -> bool:
         """Whether the caller wants no gateway cache."""
         return "no-store" in (self.get("cache-control") or "").lower()
@@ -83,6 +116,8 @@ class Asked:
 
     def directives(self, key: Key, chat: ChatRequest) -> Directives:
         """The key's own directives, narrowed by what the request asks in header, query and body."""
+        if self.plain and not key.directives and not key.require_directives and chat.provider_object is None:
+            return grammar.NONE
         found = grammar.parse(",".join(key.directives), source="the key's directives") if key.directives else grammar.parse("")
         routing = self.get("x-n4n-routing")
         asked = grammar.parse(routing) if routing else grammar.parse("")
@@ -101,4 +136,5 @@ class Asked:
 
 def authenticate(access: AccessSnapshot, asked: Asked) -> Key:
     """The key behind the request; one uniform Unauthenticated otherwise."""
-    return access.authenticate(asked.api_key, time.time())
+    key = access.recalled(asked.bearer)
+    return access.authenticate(asked.api_key, time.time()) if key is None else key

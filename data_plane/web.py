@@ -115,7 +115,8 @@ class Web:
             try:
                 request.check()
                 asked = Asked(request)
-                record.request_id = asked.request_id or record.request_id
+                if not asked.plain:
+                    record.request_id = asked.request_id or record.request_id
                 response = await self._route(request)(request, outgoing, asked, record)
                 if response is not None:
                     return self._unsent(response)

@@ -18,10 +18,13 @@ async def converse(
 ) -> None:
     """Answers one request, or raises GatewayError."""
     key = authenticate(router.access(), asked)
-    record.tenant, record.key_id, record.no_store = key.tenant, key.public_id, asked.no_store
-    timeout_s = asked.timeout_s
-    asked.check_priority()
-    chat = skin.read(await request.read(), asked.get)
+    record.tenant, record.key_id = key.tenant, key.public_id
+    timeout_s = None
+    if not asked.plain:
+        record.no_store, timeout_s = asked.no_store, asked.timeout_s
+        asked.check_priority()
+    body = request.came()
+    chat = skin.read(await request.read() if body is None else body, asked.get)
     record.model, record.stream = chat.model, chat.stream
     directives = asked.directives(key, chat)
     answer: Answer

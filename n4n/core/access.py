@@ -40,6 +40,10 @@ class AccessSnapshot:
     keys: Mapping[str, Key]
     _known: dict[str, Key] = field(default_factory=dict, compare=False, repr=False)  # by what was presented; keys that never end
 
+    def recalled(self, presented: str) -> Key | None:
+        """The key that was found behind exactly this before, where it never ends; None: `authenticate`."""
+        return self._known.get(presented)
+
     def authenticate(self, presented: str | None, now: float) -> Key:
         """The key behind `sk-n4n-<public id>-<secret>`; one uniform Unauthenticated otherwise. `now`: Unix seconds."""
         known = self._known.get(presented or "")
