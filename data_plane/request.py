@@ -20,10 +20,10 @@ from data_plane.record import AttemptRecord, Record
 from data_plane.router import Router
 from n4n.core.attempts import Attempts, GiveUp, Send, Wait
 from n4n.core.candidates import Candidate, Plan
-from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, Usage
+from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, UpstreamRequest, Usage
 from n4n.core.dialects import Dialect, StreamDecoder
 from n4n.core.directives import NONE, Directives
-from n4n.core.errors import FailedAttempt, Failure, FailureClass, StreamInterrupted
+from n4n.core.errors import FailedAttempt, Failure, FailureClass, RequestError, StreamInterrupted
 from n4n.core.plan import plan
 from n4n.core.pricing import cost_pico, usd
 from n4n.core.skins.skin import Skin
@@ -90,10 +90,17 @@ async def serve(router: Router, exchange: Exchange) -> None:
 async def _attempt(router: Router, exchange: Exchange, made: Plan, candidate: Candidate, deadline: float) -> Failure | None:
     """One call to one candidate. None: the client has its answer. StreamInterrupted: it broke after release."""
     snapshot, health, record = router.snapshot, router.health, exchange.record
+    dialect = router.dialects[candidate.endpoint.provider.dialect]
+    try:
+        call = _encoded(router, exchange, dialect, candidate)
+    except RequestError:  # which nobody could read: nobody is asked
+        if candidate.trial:
+            health.trial_abandoned(candidate, snapshot)
+        raise
     attempt = record.dispatched(new_attempt_id(), candidate.endpoint, candidate.account.name)
     failure: Failure | None = None
     try:
-        failure = await _call(router, exchange, made, candidate, deadline, attempt)
+        failure = await _call(router, exchange, made, candidate, deadline, dialect, call)
         return failure
     except StreamInterrupted as error:
         failure = error.failed.failure
@@ -107,15 +114,20 @@ async def _attempt(router: Router, exchange: Exchange, made: Plan, candidate: Ca
             health.trial_abandoned(candidate, snapshot)
 
 
-async def _call(
-    router: Router, exchange: Exchange, made: Plan, candidate: Candidate, deadline: float, attempt: AttemptRecord
-) -> Failure | None:
-    endpoint, chat, record = candidate.endpoint, exchange.chat, exchange.record
-    dialect = router.dialects[endpoint.provider.dialect]
+def _encoded(router: Router, exchange: Exchange, dialect: Dialect, candidate: Candidate) -> UpstreamRequest:
+    """The request as the candidate wants it; what that leaves out is noted. RequestError where nobody could read it."""
+    chat, endpoint = exchange.chat, candidate.endpoint
     call = dialect.encode(chat, endpoint, router.secret(candidate.account))
-    record.warnings = call.warnings
-    if chat.native is not None and dialect.name != chat.native.dialect:
-        record.warnings += exchange.skin.losses(chat)
+    exchange.record.warnings = call.warnings
+    if chat.native is not None and dialect.speech(endpoint.upstream_model).shape != chat.native.dialect:
+        exchange.record.warnings += exchange.skin.losses(chat)
+    return call
+
+
+async def _call(
+    router: Router, exchange: Exchange, made: Plan, candidate: Candidate, deadline: float, dialect: Dialect, call: UpstreamRequest
+) -> Failure | None:
+    chat, record = exchange.chat, exchange.record
     phases = _phases(made, chat, deadline)
     sent = router.clock()
     try:

@@ -62,7 +62,7 @@ class Router:
             or world.views is not views
             or world.cooling_accounts is not cooling
         ):
-            self._world = world = World(snapshot, self._spoken, usable, views, cooling)
+            self._world = world = World(snapshot, self._spoken, usable, views, cooling, self.dialects)
         return world
 
     @property

@@ -6,15 +6,17 @@ None, as soon as anything is unusual: then `n4n.core.plan` looks closely. Where 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from n4n.core import ordering
 from n4n.core.breaker import Breaker
 from n4n.core.candidates import Candidate, Eliminated, Plan, World, model_barred
-from n4n.core.catalog import Endpoint, Model, Snapshot, Target
+from n4n.core.catalog import Endpoint, Model, Target
 from n4n.core.chat import ChatRequest
 from n4n.core.directives import NONE
+from n4n.core.fitness import CONTENT, most_bytes
 
 MOST_NAMES = 4096  # models by the names and keys they were asked with; those that exist, so this is seldom reached
 
@@ -40,12 +42,18 @@ class _Calm:
     considered: int
     max_attempts: int
     lenient: bool  # a feature that an endpoint lacks is left out of the request, by every model's policy
+    lacking: frozenset[str]  # features that some place lacks and nobody may leave out
+    most_bytes: float  # a body up to this size may fit into every window
 
 
 def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: float, draw: Callable[[], float]) -> Plan | None:
     """The plan of a request without directives and models of its own; None: look closely."""
     known = _known(request.model, world, allowed)
-    if known is None or (request.features and not (known.lenient and request.unsupported_params in (None, "drop"))):
+    if known is None or request.body_bytes > known.most_bytes:
+        return None
+    if request.features and not (
+        known.lenient and request.unsupported_params in (None, "drop") and known.lacking.isdisjoint(request.features)
+    ):
         return None
     views, usable, cooling = world.views, world.usable_accounts, world.cooling_accounts
     placed: list[tuple[int, float, float, float, str, float, Candidate]] = []
@@ -92,12 +100,13 @@ def _known(name: str, world: World, allowed: frozenset[str]) -> _Calm | None:
     if known is None:
         if len(memory) >= MOST_NAMES:
             memory.clear()
-        known = memory[key] = _made(world.snapshot, world.snapshot.resolve(name), world.dialects, allowed)
+        known = memory[key] = _made(world, world.snapshot.resolve(name), allowed)
     return known if isinstance(known, _Calm) and known.places else None
 
 
-def _made(snapshot: Snapshot, target: Target, dialects: frozenset[str], allowed: frozenset[str]) -> _Calm:
+def _made(world: World, target: Target, allowed: frozenset[str]) -> _Calm:
     """Without places where the key may not use every model: then there is more to say about the others."""
+    snapshot = world.snapshot
     places: list[_Place] = []
     eliminated: list[Eliminated] = []
     models = [snapshot.models[name] for name in target.models]
@@ -107,10 +116,11 @@ def _made(snapshot: Snapshot, target: Target, dialects: frozenset[str], allowed:
                 continue
             if endpoint.state != "active":
                 eliminated.append(Eliminated(endpoint, endpoint.state))
-            elif endpoint.provider.dialect not in dialects:
+            elif endpoint.provider.dialect not in world.dialects:
                 eliminated.append(Eliminated(endpoint, "dialect"))
             else:
                 places.append(_Place(endpoint, rank, model.strategy, Candidate(endpoint, endpoint.accounts[0], endpoint.weight)))
+    served = [place.endpoint for place in places]
     if any(model_barred(allowed, model, target.name) for model in models):
         places.clear()
     return _Calm(
@@ -121,4 +131,11 @@ def _made(snapshot: Snapshot, target: Target, dialects: frozenset[str], allowed:
         len(places) + len(eliminated),
         1 + models[0].retry.max_retries,
         all(model.unsupported_params == "drop" for model in models),
+        frozenset().union(*(_lacking(endpoint, world) for endpoint in served)),
+        min((most for endpoint in served if (most := most_bytes(endpoint)) is not None), default=math.inf),
     )
+
+
+def _lacking(endpoint: Endpoint, world: World) -> frozenset[str]:
+    denied = frozenset() if endpoint.supports is None else CONTENT - endpoint.supports
+    return denied | (CONTENT & world.speech(endpoint).cannot)

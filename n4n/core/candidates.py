@@ -12,6 +12,7 @@ import msgspec
 
 from n4n.core.breaker import CLOSED_STATE, BreakerState
 from n4n.core.catalog import Account, Endpoint, Model, Snapshot, Target
+from n4n.core.dialects import Dialect, Speech
 from n4n.core.directives import Directives
 from n4n.core.errors import FailureClass
 
@@ -48,6 +49,15 @@ class World(msgspec.Struct, frozen=True):
     usable_accounts: Container[str]  # their credential was found, or they need none
     views: Mapping[str, EndpointView] = msgspec.field(default_factory=dict)
     cooling_accounts: Mapping[str, Cooldown] = msgspec.field(default_factory=dict)
+    speakers: Mapping[str, Dialect] = msgspec.field(default_factory=dict)
+
+    def speech(self, endpoint: Endpoint) -> Speech:
+        """How an endpoint is spoken to; where nobody knows, in chat."""
+        dialect = self.speakers.get(endpoint.provider.dialect)
+        return _CHAT if dialect is None else dialect.speech(endpoint.upstream_model)
+
+
+_CHAT = Speech()
 
 
 class Candidate(msgspec.Struct, frozen=True):

@@ -160,6 +160,12 @@ class NoEligibleEndpoint(RequestError):
         self.eliminated = dict(eliminated)
 
 
+class InputTooLong(NoEligibleEndpoint):
+    """The input is longer than the context window of every endpoint that could serve."""
+
+    code = "context_length_exceeded"
+
+
 class CallerLimited(RequestError):
     """A rate limit of this API key is used up."""
 

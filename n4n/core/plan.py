@@ -2,8 +2,8 @@
 
 Made anew for every request from values alone: snapshot, directives, health as this router sees it, an instant, and chance
 as numbers. Reasons, in the order they are looked for: what the operator decides (`disabled`, `draining`, `dialect`,
-`credential`), the key's models (`model_not_allowed`), the request's constraints (`region=eu`, …), and what passes by itself
-(`cooldown`, `breaker`).
+`credential`), the key's models (`model_not_allowed`), the request's constraints (`region=eu`, …), what the request needs
+(`supports=vision`, `context_window`), and what passes by itself (`cooldown`, `breaker`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from n4n.core.calm import calm_plan
 from n4n.core.candidates import MAX_WAIT_S, Candidate, Cooldown, Eliminated, EndpointView, Plan, World, model_barred
 from n4n.core.catalog import Account, Endpoint, Model, ModelId, Snapshot, Target
 from n4n.core.chat import ChatRequest
-from n4n.core.chat_request import missing_features
 from n4n.core.constraints import Offer
 from n4n.core.directives import NONE, Directives, check_names
-from n4n.core.errors import AllCooling, FailureClass, ModelNotAllowed, NoEligibleEndpoint, NoEndpointNow
+from n4n.core.errors import AllCooling, FailureClass, InputTooLong, ModelNotAllowed, NoEligibleEndpoint, NoEndpointNow
+from n4n.core.fitness import CONTENT, lacking, least_tokens, most_bytes
 from n4n.core.verdicts import most_telling, outcome_of
 
 OPERATOR_REASONS = frozenset(("disabled", "draining", "dialect", "credential"))
 _NO_REQUEST_REASONS = OPERATOR_REASONS | {"model_not_allowed"}
+_TOO_SMALL = "context_window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +195,12 @@ def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: D
             if not offers:
                 return _Ruling(step, endpoint, view, reason=constraint.text)
         accounts = tuple([offer.account for offer in offers])
-    missing = _unsupported(step.model, endpoint, request, directives)
+    missing = _unsupported(step.model, endpoint, request, directives, world)
     if missing:
         return _Ruling(step, endpoint, view, reason=f"supports={'|'.join(missing)}")
+    most = most_bytes(endpoint)
+    if most is not None and request.body_bytes > most and least_tokens(request) > (endpoint.context_window or 0):
+        return _Ruling(step, endpoint, view, reason=_TOO_SMALL)
     cooldown = _cooldown(view, accounts, world.cooling_accounts, now)
     if world.cooling_accounts:
         back_at = now if cooldown is None or cooldown.soft else cooldown.until
@@ -206,10 +210,13 @@ def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: D
     return _Ruling(step, endpoint, view, accounts, None if breaker.allows(view.breaker, now) else "breaker")
 
 
-def _unsupported(model: Model, endpoint: Endpoint, request: ChatRequest, directives: Directives) -> list[str]:
+def _unsupported(model: Model, endpoint: Endpoint, request: ChatRequest, directives: Directives, world: World) -> list[str]:
     """Features that the request uses and the endpoint lacks, where they may not simply be dropped."""
     policy = "route_away" if directives.require_parameters else request.unsupported_params or model.unsupported_params
-    return [] if policy == "drop" else sorted(missing_features(request.features, endpoint.supports))
+    if not request.features or (policy == "drop" and CONTENT.isdisjoint(request.features)):
+        return []
+    missing = lacking(request, endpoint, world.speech(endpoint))
+    return sorted(missing & CONTENT if policy == "drop" else missing)
 
 
 def _cooldown(view: EndpointView, accounts: Sequence[Account], cooling: Mapping[str, Cooldown], now: float) -> Cooldown | None:
@@ -320,6 +327,10 @@ def _nobody(survey: _Survey, eliminated: Sequence[Eliminated], now: float) -> No
     told = ", ".join(f"{reason} removed {count}" for reason, count in counts.items()) or "it has none"
     if counts.keys() <= _NO_REQUEST_REASONS:
         return NoEndpointNow(f"no endpoint of {name!r} can be used now: of {total}, {told}", candidates=total, eliminated=counts)
+    if _TOO_SMALL in counts and counts.keys() <= _NO_REQUEST_REASONS | {_TOO_SMALL}:
+        largest = max(one.endpoint.context_window or 0 for one in eliminated if one.reason == _TOO_SMALL)
+        message = f"prompt is too long: more than {largest} tokens, the largest context window of {name!r}"
+        return InputTooLong(message, candidates=total, eliminated=counts)
     message = f"no endpoint of {name!r} is eligible: of {total}, {told}; loosen a constraint"
     return NoEligibleEndpoint(message, candidates=total, eliminated=counts)
 

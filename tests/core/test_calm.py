@@ -36,7 +36,8 @@ def drawn(seed: int) -> Iterator[tuple[World, ChatRequest, frozenset[str]]]:
             dialect=chance.choice(("openai", "openai", "openai", "bedrock")),
             weight=chance.choice((1.0, 2.0, 0.5)),
             price=chance.choice((None, priced(1, 2), priced(3, 1))),
-            supports=chance.choice((None, frozenset(("tools",)))),
+            supports=chance.choice((None, None, frozenset(("tools",)), frozenset(("tools", "vision")))),
+            context_window=chance.choice((None, 1_000, 2_000)),
         )
         for place in range(chance.randint(1, 5))
     ]
@@ -58,9 +59,10 @@ def drawn(seed: int) -> Iterator[tuple[World, ChatRequest, frozenset[str]]]:
     within = world(held, views, unusable, cooling)
     for name in ("m", "n", "tier/t", "acme/m", "nobody"):
         for allowed in KEYS:
-            features = chance.choice((frozenset[str](), frozenset(("tools",)), frozenset(("seed",))))
+            features = chance.choice((frozenset[str](), frozenset(("tools",)), frozenset(("seed",)), frozenset(("tools", "vision"))))
+            size = chance.choice((0, 0, 0, 0, 0, 7_000, 12_000, 20_000))
             said = chance.choice((None, None, "drop", "route_away"))
-            yield within, ChatRequest({}, name, features=features, unsupported_params=said), allowed
+            yield within, ChatRequest({}, name, features=features, unsupported_params=said, body_bytes=size), allowed
 
 
 def made(within: World, request: ChatRequest, allowed: frozenset[str], seed: int) -> Plan | str:
@@ -73,7 +75,7 @@ def made(within: World, request: ChatRequest, allowed: frozenset[str], seed: int
 
 def test_it_is_what_looking_closely_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     calm_days = 0
-    for seed in range(300):
+    for seed in range(400):
         for within, request, allowed in drawn(seed):
             found = None
             with suppress(ModelNotFound):

@@ -11,9 +11,19 @@ from hypothesis import strategies as st
 from n4n.core.breaker import Breaker, BreakerState
 from n4n.core.candidates import Cooldown, EndpointView, Plan, World
 from n4n.core.catalog import Endpoint, Price, PriceList, RetryPolicy, Snapshot
-from n4n.core.chat import ChatRequest
+from n4n.core.chat import ChatRequest, Native
+from n4n.core.dialects.table import DIALECTS
 from n4n.core.directives import NONE, Directives, from_provider_object, parse
-from n4n.core.errors import AllCooling, FailureClass, InvalidDirective, ModelNotAllowed, ModelNotFound, NoEligibleEndpoint, NoEndpointNow
+from n4n.core.errors import (
+    AllCooling,
+    FailureClass,
+    InputTooLong,
+    InvalidDirective,
+    ModelNotAllowed,
+    ModelNotFound,
+    NoEligibleEndpoint,
+    NoEndpointNow,
+)
 from n4n.core.plan import ExplainRow, explain, plan
 from tests.support.endpoints import NOW, chat, endpoint, model, priced, scripted, snapshot, world
 
@@ -300,6 +310,46 @@ def test_the_request_says_more_than_its_model_about_what_may_be_dropped() -> Non
     held = snapshot([endpoint("plain", supports=frozenset())], [model(unsupported_params="reject")])
 
     assert names(make(held, request=chat(features=frozenset({"seed"}), unsupported_params="drop"))) == ["plain"]
+
+
+def test_what_an_endpoint_cannot_be_told_counts_as_lacking() -> None:
+    held = snapshot([endpoint("claude", dialect="anthropic"), endpoint("gpt")])
+    within = World(held, frozenset(DIALECTS), {"claude-account", "gpt-account"}, speakers=DIALECTS)
+    uses = frozenset({"tools", "seed"})
+
+    assert reasons(make(within, request=chat(features=uses, unsupported_params="route_away"))) == {"claude": "supports=seed"}
+    native = chat(features=uses, unsupported_params="route_away", native=Native("anthropic", {}))
+    assert names(make(within, request=native)) == ["claude", "gpt"]
+
+
+def test_what_is_part_of_the_question_is_never_left_out() -> None:
+    held = snapshot([endpoint("blind", supports=frozenset({"tools"})), endpoint("seeing")])
+    uses = chat(features=frozenset({"vision", "seed"}))
+
+    assert names(make(held, request=uses)) == ["seeing"] and reasons(make(held, request=uses)) == {"blind": "supports=vision"}
+    with pytest.raises(NoEligibleEndpoint, match="supports=vision removed 1"):
+        make(snapshot([held.endpoints["blind"]]), request=uses)
+
+
+def test_a_prompt_goes_only_where_it_may_fit() -> None:
+    small, large = endpoint("small", context_window=4_000), endpoint("large", context_window=100_000)
+    held = snapshot([small, large, endpoint("unknown")])
+
+    assert len(make(held, request=chat(body_bytes=32_000)).candidates) == 3
+    made = make(held, request=chat(body_bytes=40_000))
+    assert sorted(names(made)) == ["large", "unknown"] and reasons(made) == {"small": "context_window"}
+    with pytest.raises(InputTooLong, match="more than 100000 tokens") as caught:
+        make(snapshot([small, large, endpoint("off", state="disabled")]), request=chat(body_bytes=1_000_000))
+    assert (caught.value.status, caught.value.code) == (400, "context_length_exceeded")
+    assert caught.value.eliminated == {"context_window": 2, "disabled": 1}
+
+
+def test_a_prompt_that_is_too_long_for_what_a_constraint_leaves_is_told_of_the_constraint() -> None:
+    held = snapshot([endpoint("small", context_window=4_000, region="eu"), endpoint("large", region="us")])
+
+    with pytest.raises(NoEligibleEndpoint, match="region=eu removed 1") as caught:
+        make(held, "region=eu", chat(body_bytes=40_000))
+    assert caught.value.code == "no_eligible_endpoint"
 
 
 # Rights.

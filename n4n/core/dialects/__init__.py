@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+import msgspec
+
 from n4n.core.catalog import Endpoint
-from n4n.core.chat import ChatRequest, Chunk, Event, UpstreamRequest
+from n4n.core.chat import CHAT, ChatRequest, Chunk, Event, UpstreamRequest
 from n4n.core.errors import Failure
+
+
+class Speech(msgspec.Struct, frozen=True):
+    """How a model is spoken to. `shape`: who writes in it gets through untouched. `cannot`: features of a chat that are lost on the
+    way into it at every endpoint, whatever the catalog says."""
+
+    shape: str = CHAT
+    cannot: frozenset[str] = frozenset()
 
 
 class StreamDecoder(Protocol):
@@ -26,6 +36,10 @@ class Dialect(Protocol):
     """One wire format. Nothing here raises for anything an upstream can send: what cannot be read is a `Failure`."""
 
     name: str
+
+    def speech(self, model: str) -> Speech:
+        """How a model, by its provider's name, is spoken to; always the same value for the same name."""
+        ...
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """The request as this endpoint wants it; content headers and the credential included, connection headers not."""

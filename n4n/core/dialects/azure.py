@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from n4n.core import json_bytes
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest, Chunk, Comment, Event, UpstreamRequest
-from n4n.core.dialects import StreamDecoder, classify
+from n4n.core.dialects import Speech, StreamDecoder, classify
 from n4n.core.dialects.classify import Told
 from n4n.core.dialects.openai import OpenAI
 from n4n.core.errors import Failure
@@ -34,6 +34,10 @@ class Azure:
     """The dialect `azure`."""
 
     name = "azure"
+
+    def speech(self, model: str) -> Speech:
+        """As OpenAI's."""
+        return _CHAT.speech(model)
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """The request as OpenAI wants it, at Azure's address; `secret` is a resource's key, or an Entra token."""

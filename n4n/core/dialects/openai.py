@@ -15,7 +15,7 @@ from n4n.core import json_bytes
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest, Chunk, Failed, UpstreamRequest
 from n4n.core.chat_request import FEATURE_FIELDS, missing_features
-from n4n.core.dialects import StreamDecoder, classify, completion
+from n4n.core.dialects import Speech, StreamDecoder, classify, completion
 from n4n.core.dialects.chunks import ChunkDecoder
 from n4n.core.errors import Failure
 
@@ -26,12 +26,17 @@ _ASK_USAGE = b'{"include_usage":true}'
 _TRUE = b"true"
 _CONTENT = ("content-type", "application/json")
 _WHOLE, _STREAM = ("accept", "application/json"), ("accept", "text/event-stream")
+SPEECH = Speech()
 
 
 class OpenAI:
     """The dialect `openai`."""
 
     name = "openai"
+
+    def speech(self, model: str) -> Speech:
+        """Chat itself, which can carry whatever a chat can hold."""
+        return SPEECH
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/chat/completions. Nothing of the client's headers; `secret` as a bearer token, where there is one."""

@@ -14,7 +14,7 @@ import msgspec
 from n4n.core import json_bytes
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest, Chunk, Failed, UpstreamRequest
-from n4n.core.dialects import StreamDecoder
+from n4n.core.dialects import Speech, StreamDecoder
 from n4n.core.dialects.anthropic import failures
 from n4n.core.dialects.anthropic.answer import read_whole
 from n4n.core.dialects.anthropic.events import SHAPE, dump, joined
@@ -28,13 +28,17 @@ _SSE_HEADS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BEARER = re.compile(r"sk-ant-oat|eyJ[\w-]+\.[\w-]+\.")  # an OAuth token of Anthropic's, a JWT such as Entra's
 _COUNTED = frozenset(("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed"))
 _NAMES = msgspec.json.Decoder(list[str])
+_SPEECH = Speech(SHAPE, CANNOT)
 
 
 class Anthropic:
     """The dialect `anthropic`."""
 
     name = SHAPE
-    cannot = CANNOT  # features of a chat that no endpoint of this dialect has, whatever the catalog says
+
+    def speech(self, model: str) -> Speech:
+        """Messages."""
+        return _SPEECH
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/v1/messages. MalformedRequest for a chat that nobody could read."""

@@ -12,12 +12,12 @@ from urllib.parse import quote
 from n4n.core import json_bytes
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest, Chunk, Failed, Signing, UpstreamRequest
-from n4n.core.dialects import StreamDecoder, completion
+from n4n.core.dialects import Speech, StreamDecoder, completion
 from n4n.core.dialects.bedrock import failures
 from n4n.core.dialects.bedrock.answer import as_chunk, read_answer
 from n4n.core.dialects.bedrock.frames import looks_like_frames
 from n4n.core.dialects.bedrock.identity import ApiKey, read_identity, region_of
-from n4n.core.dialects.bedrock.request import body_of
+from n4n.core.dialects.bedrock.request import CANNOT, body_of
 from n4n.core.dialects.bedrock.stream import ConverseDecoder
 from n4n.core.errors import Failure
 
@@ -25,12 +25,17 @@ EVENT_STREAM = "application/vnd.amazon.eventstream"
 SERVICE = "bedrock"  # the name that is signed for; the host has another one
 _CONTENT = ("content-type", "application/json")
 _WHOLE, _STREAM = ("accept", "application/json"), ("accept", EVENT_STREAM)
+_SPEECH = Speech("bedrock", CANNOT)
 
 
 class Bedrock:
     """The dialect `bedrock`."""
 
     name = "bedrock"
+
+    def speech(self, model: str) -> Speech:
+        """Converse."""
+        return _SPEECH
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/model/ID/converse or …/converse-stream. Nothing of the client's headers."""

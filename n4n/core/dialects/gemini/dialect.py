@@ -8,7 +8,7 @@ from urllib.parse import quote
 from n4n.core import json_bytes
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest, Chunk, Failed, UpstreamRequest
-from n4n.core.dialects import StreamDecoder, completion
+from n4n.core.dialects import Speech, StreamDecoder, completion
 from n4n.core.dialects.classify import garbled
 from n4n.core.dialects.gemini.answer import Answer, spelled
 from n4n.core.dialects.gemini.body import CANNOT, body_of
@@ -18,13 +18,17 @@ from n4n.core.errors import Failure, MalformedRequest
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 _WHOLE_PATHS = ("models/", "tunedModels/")
+SPEECH = Speech("gemini", CANNOT)
 
 
 class Gemini:
     """The dialect `gemini`."""
 
     name = "gemini"
-    cannot = CANNOT  # features of a chat that no endpoint of this dialect has, whatever the catalog says
+
+    def speech(self, model: str) -> Speech:
+        """What Gemini takes."""
+        return SPEECH
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/models/MODEL:generateContent, the secret as x-goog-api-key; as `key=` in the URL it would reach logs."""

@@ -14,8 +14,7 @@ from urllib.parse import quote
 from n4n.core import json_bytes
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest, Chunk, UpstreamRequest
-from n4n.core.dialects import Dialect, StreamDecoder
-from n4n.core.dialects.gemini.body import CANNOT
+from n4n.core.dialects import Dialect, Speech, StreamDecoder
 from n4n.core.dialects.gemini.dialect import Gemini, encoded
 from n4n.core.dialects.gemini.listening import ANTHROPIC, GOOGLE, MISTRAL, Listening, publisher_in
 from n4n.core.errors import Failure
@@ -37,11 +36,14 @@ class Vertex:
     """The dialect `vertex`; `others` are the dialects of publishers that are not Google, by the publisher's name."""
 
     name = "vertex"
-    cannot = CANNOT  # by Gemini; what the others cannot, they leave out and say so
 
     def __init__(self, others: Mapping[str, Dialect]) -> None:
         self._google = Gemini()
         self._others = others
+
+    def speech(self, model: str) -> Speech:
+        """That of the model's publisher."""
+        return self._speaker(publisher_of(model)[0]).speech(model)
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/publishers/PUBLISHER/models/MODEL:METHOD; base_url ends in /projects/PROJECT/locations/LOCATION."""

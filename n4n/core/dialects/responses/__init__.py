@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from n4n.core import json_bytes
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest, Chunk, Failed, UpstreamRequest
-from n4n.core.dialects import StreamDecoder
+from n4n.core.dialects import Speech, StreamDecoder
 from n4n.core.dialects.classify import garbled
 from n4n.core.dialects.responses import failures
 from n4n.core.dialects.responses.answer import joined, read_whole
@@ -24,13 +24,17 @@ _PATH = "/responses"
 _SSE_HEADS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _CONTENT = ("content-type", "application/json")
 _WHOLE, _STREAM = ("accept", "application/json"), ("accept", "text/event-stream")
+_SPEECH = Speech(SHAPE, CANNOT)
 
 
 class Responses:
     """The dialect `openai_responses`."""
 
     name = SHAPE
-    cannot = CANNOT  # features of a chat that no endpoint of this dialect has, whatever the catalog says
+
+    def speech(self, model: str) -> Speech:
+        """Responses."""
+        return _SPEECH
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/responses. MalformedRequest for a chat that nobody could read."""
