@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ _REFUSED = frozenset(
 )  # fmt: skip
 _ON_UNSUPPORTED = ("drop", "reject", "route_away")
 _MAX_MODEL = 256
+_A_NAME = "must be the name of a model, a text"
 _FROM_ONE = "must be a whole number from 1"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HALF_PAIR = re.compile(rb"\\u[dD][89abAB-F]")
@@ -92,6 +94,33 @@ _OBJECT = msgspec.json.Decoder(dict[str, object] | None)
 _TEXT_LIST = msgspec.json.Decoder(list[str])
 
 
+_SELDOM = frozenset(("stream_options", "n", "models", "provider", "unsupported_params", "response_format", "modalities"))
+_MOST_SHAPES, _LONGEST_SHAPE = 512, 2048
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """What the names of a body's members tell without their values. A client's bodies have nearly always the same ones."""
+
+    usual: bool  # all that must be there is, nothing that is refused, and none of _SELDOM
+    asking: tuple[str, ...]  # those that an optional feature is asked for by
+
+
+_shapes: dict[tuple[str, ...], _Shape] = {}
+
+
+def _shape(names: tuple[str, ...]) -> _Shape:
+    shape = _shapes.get(names)
+    if shape is None:
+        known = frozenset(names)
+        usual = {"model", "messages"} <= known and known.isdisjoint(_SELDOM | _REFUSED)
+        shape = _Shape(usual, tuple(_BY_PRESENCE.keys() & known))
+        if len(_shapes) >= _MOST_SHAPES:
+            _shapes.clear()
+        if sum(map(len, names)) <= _LONGEST_SHAPE:
+            _shapes[names] = shape
+    return shape
+
+
 def missing_features(features: frozenset[str], supports: frozenset[str] | None) -> frozenset[str]:
     """The optional features a request uses that an endpoint's `supports` denies; None: nothing was said, nothing is denied."""
     if supports is None:
@@ -102,10 +131,24 @@ def missing_features(features: frozenset[str], supports: frozenset[str] | None) 
 def read_chat(body: bytes, own: frozenset[str] = OWN_FIELDS) -> ChatRequest:
     """A chat request from its body. `own` are the fields that are n4n's and are taken out. Raises MalformedRequest."""
     fields = _fields(body)
+    shape = _shape(tuple(fields))
+    if not shape.usual or own is not OWN_FIELDS:
+        return read_closely(fields, body, own)
+    model = _usual_model(bytes(fields["model"]))
+    _check_messages(fields)
+    most = _read(fields, "max_completion_tokens", _COUNT, _FROM_ONE)
+    older = _read(fields, "max_tokens", _COUNT, _FROM_ONE)
+    stream = "stream" in fields and _read(fields, "stream", _FLAG, "must be true or false") is True
+    features = frozenset([*_asked_by(fields, shape.asking), *_parts(fields["messages"], body)])
+    return ChatRequest(fields, model, stream, False, older if most is None else most, features, len(body))
+
+
+def read_closely(fields: json_bytes.Members, body: bytes, own: frozenset[str]) -> ChatRequest:
+    """As `read_chat`, of any body; `fields` are its members. Where the short way above answers, the answer is the same."""
     if not _REFUSED.isdisjoint(fields):
         name = min(_REFUSED.intersection(fields))
         raise MalformedRequest(f"{name} cannot be set in a request: the catalog says where requests go; leave it out", param=name)
-    model = _read(fields, "model", _TEXT, "must be the name of a model, a text")
+    model = _read(fields, "model", _TEXT, _A_NAME)
     if model is None:
         raise MalformedRequest("model is missing: name one; GET /v1/models lists them", param="model")
     _check_messages(fields)
@@ -162,6 +205,12 @@ def _read(fields: json_bytes.Members, name: str, decoder: msgspec.json.Decoder[T
         raise MalformedRequest(f"{name} {rule}", param=name) from error
 
 
+@lru_cache(1024)
+def _usual_model(raw: bytes) -> str:
+    """The name of a model from its JSON; clients ask for few, and what is no name is not kept."""
+    return _model_name(_read({"model": msgspec.Raw(raw)}, "model", _TEXT, _A_NAME) or "", "model")
+
+
 def _model_name(name: str, field: str) -> str:
     if not name or len(name) > _MAX_MODEL or _CONTROL.search(name):
         raise MalformedRequest(f"{field} must be of 1 to {_MAX_MODEL} characters, without control characters", param=field)
@@ -184,12 +233,7 @@ def _on_unsupported(fields: json_bytes.Members) -> str | None:
 
 
 def _features(fields: json_bytes.Members, body: bytes, n: int) -> Iterable[str]:
-    for name in _BY_PRESENCE.keys() & fields.keys():
-        raw = bytes(fields[name])
-        if raw not in _EMPTY or (raw == b"false" and name in _MEANT_WHEN_FALSE):
-            yield _BY_PRESENCE[name]
-            if name == "tool_choice" and raw not in (b'"auto"', b'"none"'):
-                yield "forced_tool_choice"
+    yield from _asked_by(fields, _BY_PRESENCE.keys() & fields.keys())
     if n > 1:
         yield "n"
     wanted = _read(fields, "response_format", _FORMAT, "must be an object with a type")
@@ -200,15 +244,29 @@ def _features(fields: json_bytes.Members, body: bytes, n: int) -> Iterable[str]:
     yield from _parts(fields["messages"], body)
 
 
+def _asked_by(fields: json_bytes.Members, names: Iterable[str]) -> list[str]:
+    """The features that these members ask for by being there."""
+    found = []
+    for name in names:
+        raw = bytes(fields[name])
+        if raw not in _EMPTY or (raw == b"false" and name in _MEANT_WHEN_FALSE):
+            found.append(_BY_PRESENCE[name])
+            if name == "tool_choice" and raw not in (b'"auto"', b'"none"'):
+                found.append("forced_tool_choice")
+    return found
+
+
 def _parts(messages: msgspec.Raw, body: bytes) -> Iterable[str]:
-    if body.find(b"[", body.find(b'"messages"') + 12) < 0:  # no list inside the list of messages, or after it: no parts
-        return
+    """The features that parts of messages ask for. Without a list inside the list of messages, or after it, there are no parts."""
+    outer = body.find(b"[", body.find(b'"messages"'))
+    if body.find(b"[", outer + 1) < 0:
+        return ()
     seen = [name for name, written in _PARTS_WRITTEN if written in body]
     if not seen:
-        return
+        return ()
     try:
         read = _MESSAGE_LIST.decode(messages)
     except (msgspec.DecodeError, RecursionError):
-        return  # a content no provider knows; it will say so
+        return ()  # a content no provider knows; it will say so
     found = {part.type for message in read if isinstance(message.content, list) for part in message.content}
-    yield from (_PARTS[name] for name in seen if name in found)
+    return [_PARTS[name] for name in seen if name in found]

@@ -28,6 +28,19 @@ def test_the_right_secret_opens() -> None:
     assert access(key).authenticate(PRESENTED, NOW) is key
 
 
+def test_only_a_key_that_was_let_in_and_never_ends_is_recalled() -> None:
+    """Given keys with and without an end, when their callers have been let in, then what comes again is recalled for the latter alone."""
+    lasting, ending = access(Key(PUBLIC, "acme", sha(SECRET))), access(Key(PUBLIC, "acme", sha(SECRET), expires_at=NOW + 1))
+    assert lasting.recalled(PRESENTED) is None
+
+    key = lasting.authenticate(PRESENTED, NOW)
+    ending.authenticate(PRESENTED, NOW)
+
+    assert lasting.recalled(PRESENTED) is key
+    assert lasting.recalled(f"{PRESENTED} ") is None
+    assert ending.recalled(PRESENTED) is None
+
+
 @pytest.mark.parametrize(
     "presented",
     [None, "", "sk-n4n-", "Bearer x", f"sk-n4n-{PUBLIC}", f"sk-n4n-{PUBLIC}-{OTHER}", f"sk-n4n-{'z' * 12}-{SECRET}",
