@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import n4n
+from n4n.catalogs.simulated import SERVERS
 from n4n.cli import ports, services
 from n4n.cli.home import Home
 from n4n.cli.ports import LOOPBACK, reachable
-from n4n.cli.sim import NAMES
 from n4n.runtime.settings import Settings
 
 
@@ -55,7 +55,7 @@ def _metrics_port(wanted: Settings, admin_port: int) -> int:
 
 def _sim_ports(before: Mapping[str, int], patient: bool, keep_waiting: Callable[[], bool]) -> dict[str, int]:
     now: dict[str, int] = {}
-    for name in NAMES:
+    for name in SERVERS:
         old = before.get(name)
         if old is not None and ports.becomes_free(LOOPBACK, old, patient=patient, keep_waiting=keep_waiting):
             now[name] = old

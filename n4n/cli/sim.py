@@ -10,7 +10,6 @@ from n4n.cli import values
 from n4n.cli.output import Refused
 from n4n.cli.parser import Commands, example
 
-NAMES = ("sim-east", "sim-west", "sim-eu")  # those of `n4n up --sim`
 LATENCY_MS = 40  # before an answer begins
 CHUNK_DELAY_MS = 15  # between two chunks of a stream
 MISSING = "the llmock package is not installed: pip install 'n4n[sim]'"

@@ -28,7 +28,8 @@ class World:
 
 def trial(document: Document, world: World) -> tuple[str | None, str]:
     """The model with the cheapest input among those that a request would reach; None, and why, when there is none."""
-    obstacles = {name: _obstacle(name, endpoint, document, world) for name, endpoint in document["endpoints"].items()}
+    chatting = {name: endpoint for name, endpoint in document["endpoints"].items() if "embeddings" not in _supports(endpoint)}
+    obstacles = {name: _obstacle(name, endpoint, document, world) for name, endpoint in chatting.items()}
     if not obstacles:
         return None, NO_CATALOG
     reached = [_priced(document["endpoints"][name]) for name, obstacle in obstacles.items() if not obstacle]
@@ -37,6 +38,10 @@ def trial(document: Document, world: World) -> tuple[str | None, str]:
     found = [obstacle for obstacle, _ in Counter(obstacles.values()).most_common()]
     told = ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
     return None, f"no endpoint of the catalog can answer now ({told}); see `n4n endpoint list` and `n4n catalog apply -h`"
+
+
+def _supports(endpoint: Table) -> list[str]:
+    return cast(list[str], endpoint.get("supports", []))
 
 
 def _priced(endpoint: Table) -> tuple[float, str]:

@@ -39,21 +39,30 @@ def test_the_curl_line_is_one_line_that_a_shell_reads_as_meant() -> None:
 def test_the_example_is_the_cheapest_model_that_would_answer() -> None:
     assert trial(SIM, world()) == ("gpt-4o-mini", "")
     cheapest = {name: "draining" for name in SIM["endpoints"] if name.endswith("gpt-4o-mini")}
-    assert trial(SIM, world(cheapest))[0] == "llama-3.3-70b-instruct"
+    assert trial(SIM, world(cheapest))[0] == "gpt-oss-120b"
+
+
+def test_what_only_makes_embeddings_is_no_example() -> None:
+    others = {name: "draining" for name in SIM["endpoints"] if not name.endswith("text-embedding-3-small")}
+
+    model, why = trial(SIM, world(others))
+
+    assert model is None
+    assert "is draining" in why
 
 
 def test_a_dialect_that_nobody_speaks_is_no_example() -> None:
     model, why = trial(SIM, world(dialects=("bedrock",)))
 
     assert model is None
-    assert "sim-east speaks openai, which this version does not" in why
+    assert "sim-west speaks openai, which this version does not" in why
 
 
 def test_simulated_providers_that_do_not_run_are_no_example() -> None:
     model, why = trial(SIM, world(listens=lambda _: False))
 
     assert model is None
-    assert "sim-east does not answer on 127.0.0.1:1" in why
+    assert "sim-west does not answer on 127.0.0.1:2" in why
     assert "\n" not in why
     assert trial(SIM, world(listens=lambda port: port == 3))[0] == "gpt-4o-mini"
 

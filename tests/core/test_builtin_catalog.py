@@ -206,16 +206,17 @@ def test_a_european_location_leaves_nothing_that_claims_to_be_in_the_us() -> Non
 # --- the simulated providers ---
 
 
-def test_the_simulated_catalog_is_a_valid_document_with_several_endpoints_per_model() -> None:
+def test_the_simulated_catalog_is_a_valid_document_with_several_endpoints_for_most_models() -> None:
     document, problems = parse_document(sim_document(PORTS))
 
     assert problems == []
     snapshot = compile_snapshot(document, version=1, checksum="")
-    for model, endpoints in snapshot.by_model.items():
-        spoken = [endpoint for endpoint in endpoints if endpoint.provider.dialect == "openai"]
-        assert {endpoint.provider.name for endpoint in spoken} == set(PORTS), model
-        assert all(endpoint.weight > 0 for endpoint in spoken)
-        assert len({endpoint.price.base.input for endpoint in spoken if endpoint.price}) == len(spoken), model
+    for model in ("gpt-4o", "gpt-4o-mini", "llama-3.3-70b-instruct", "text-embedding-3-small"):
+        endpoints = snapshot.by_model[snapshot.models[model].id]
+        assert {endpoint.provider.name for endpoint in endpoints} == set(PORTS), model
+        assert all(endpoint.weight > 0 for endpoint in endpoints)
+        assert len({endpoint.price.base.input for endpoint in endpoints if endpoint.price}) == len(endpoints), model
+    assert sum(len(endpoints) > 1 for endpoints in snapshot.by_model.values()) > len(snapshot.models) / 2
 
 
 def test_simulated_providers_listen_where_they_were_told_and_take_the_key_that_up_sets() -> None:
@@ -226,16 +227,27 @@ def test_simulated_providers_listen_where_they_were_told_and_take_the_key_that_u
         "sim-west": "http://127.0.0.1:20102/v1",
         "sim-eu": "http://127.0.0.1:20103/v1",
     }
-    assert {account["credential"] for account in document["accounts"].values()} == {"env:N4N_SIM_KEY"}
-
-
-def test_one_simulated_endpoint_is_of_a_dialect_that_comes_later() -> None:
-    document = sim_document(PORTS)
-
-    [endpoint] = [endpoint for endpoint in document["endpoints"].values() if endpoint["account"] == "sim-anthropic-main"]
-    assert endpoint["model"] == "claude-haiku-4-5"
     assert document["providers"]["sim-anthropic"] == {
         "dialect": "anthropic",
         "base_url": "http://127.0.0.1:20102/anthropic",
         "allow_private": True,
     }
+    assert {account["credential"] for account in document["accounts"].values()} == {"env:N4N_SIM_KEY"}
+
+
+def test_simulated_models_are_offered_in_the_dialects_of_their_makers_and_a_tier_leads_through_three_of_them() -> None:
+    snapshot = compile_snapshot(parse_document(sim_document(PORTS))[0], version=1, checksum="")
+    spoken = {str(name): {endpoint.provider.dialect for endpoint in endpoints} for name, endpoints in snapshot.by_model.items()}
+
+    assert spoken["claude-haiku-4-5"] == {"openai", "anthropic"}
+    assert spoken["gemini-2.5-flash"] == {"openai", "gemini"}
+    chain = snapshot.resolve("tier/reasoning").models
+    assert [spoken[str(model)] for model in chain] == [{"anthropic"}, {"openai_responses", "openai"}, {"gemini"}]
+
+
+def test_simulated_embeddings_are_made_by_endpoints_that_do_nothing_else() -> None:
+    snapshot = compile_snapshot(parse_document(sim_document(PORTS))[0], version=1, checksum="")
+
+    embedding = [endpoint for endpoint in snapshot.endpoints.values() if "embeddings" in (endpoint.supports or ())]
+    assert {endpoint.model for endpoint in embedding} == {"text-embedding-3-small"}
+    assert {endpoint.supports for endpoint in embedding} == {frozenset({"embeddings"})}
