@@ -126,12 +126,12 @@ class Part(Call):
 
 
 class Unheard(Call):
-    """A command of our own for which nobody waits: what comes back, or nothing, counts as for any other."""
+    """A command for which nobody waits: what comes back, or nothing, counts as for any other."""
 
     __slots__ = ("_is_done",)
 
-    def __init__(self, packed: bytes, name: str) -> None:
-        super().__init__(packed, name, None)
+    def __init__(self, packed: bytes, name: str, script: Script | None = None) -> None:
+        super().__init__(packed, name, script)
         self._is_done = False
 
     def is_done(self) -> bool:

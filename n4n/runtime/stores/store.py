@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from n4n.core.breaker import Breaker
 from n4n.core.errors import StoreUnavailable
-from n4n.runtime.stores.calls import Batch, Call, Deadlines, Outcome, Part, Single
+from n4n.runtime.stores.calls import Batch, Call, Deadlines, Outcome, Part, Single, Unheard
 from n4n.runtime.stores.cluster import Cluster
 from n4n.runtime.stores.commands import Command, Script, Word
 from n4n.runtime.stores.dial import Dialer
@@ -126,6 +126,19 @@ class Store:
             else:
                 self._deadlines.begin(part)
         return await future
+
+    def post(self, command: Command) -> bool:
+        """Sends one for whose answer nobody waits. False: it cannot be sent now.
+
+        It runs before all that is sent to the same server later, unless that has yet to be taught its script.
+        """
+        call = Unheard(command.packed, command.name, command.script)
+        try:
+            self._route(command.key).send(call)
+        except StoreUnavailable:
+            return False
+        self._deadlines.begin(call)
+        return True
 
     # --- called by links ---
 
