@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from control_plane.gauges import Gauges, metrics_server
+from control_plane.ledger import Ledger
 from control_plane.publisher import Publisher, backoff_s
 from control_plane.repository import Repository
 from control_plane.roster import Roster
@@ -27,6 +28,7 @@ from control_plane.service.access import Access
 from control_plane.service.catalog import Catalog
 from control_plane.service.discovery import Discovery
 from control_plane.service.fleet import Fleet
+from control_plane.service.usage import Usage
 from control_plane.tokens import Tokens
 from control_plane.versions import MAX_DOCUMENT_BYTES
 from n4n.core.errors import StartFailed
@@ -55,7 +57,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
     credentials = server_credentials(tls)
     _refuse_taken(settings.admin_host, settings.admin_port)
     await _until_migrated(settings.database_url)
-    repository = Repository(settings.database_url)
+    repository, ledger = Repository(settings.database_url), Ledger(settings.database_url, _now, keep_days=settings.usage_keep_days)
     publisher = Publisher(repository, poll_s=poll_s)
     roster = Roster(repository, place=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}", now=_now, refresh_s=heartbeat_s)
     try:
@@ -66,23 +68,25 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
                 Access(repository, publisher, _now),
                 Fleet(repository, publisher, roster, ping.ask, _now),
                 Discovery(publisher, roster, heartbeat_s=heartbeat_s),
+                Usage(ledger),
             )
             tokens = Tokens(admin=settings.admin_token, node=settings.node_token, certified=bool(tls.ca))
             server = grpc.aio.server(interceptors=(tokens,), options=_OPTIONS)
             server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))
             port = _listen(server, settings, credentials)
             with metrics_server(settings.admin_host, settings.metrics_port, Gauges(publisher, roster)) as metrics_port:
-                async with _serving(server, publisher, roster):
+                async with _serving(server, publisher, roster, ledger):
                     _log.info("the control plane serves on %s:%d", settings.admin_host, port)
                     yield Running(port, metrics_port)
     finally:
         await repository.close()
+        await ledger.close()
 
 
 @asynccontextmanager
-async def _serving(server: grpc.aio.Server, publisher: Publisher, roster: Roster) -> AsyncIterator[None]:
+async def _serving(server: grpc.aio.Server, publisher: Publisher, roster: Roster, ledger: Ledger) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
-        loops = [group.create_task(loop) for loop in (publisher.follow(), publisher.listen(), roster.keep())]
+        loops = [group.create_task(loop) for loop in (publisher.follow(), publisher.listen(), roster.keep(), ledger.keep())]
         try:
             await server.start()
             yield

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, DateTime, ForeignKey, Integer, LargeBinary, MetaData, Numeric, Table, Text, func
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Date,
+    DateTime,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Numeric,
+    SmallInteger,
+    Table,
+    Text,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 metadata = MetaData()
@@ -82,3 +103,60 @@ nodes = Table(
     Column("last_ack", DateTime(timezone=True)),
     Column("last_nack", Text),  # "version 7: endpoints.x: …"; empty: none since the last ACK
 )
+
+# One row for every attempt that was dispatched to a provider, in its last state. Partitions, one a day, are made in control_plane.ledger.
+usage_ledger = Table(
+    "usage_ledger",
+    metadata,
+    Column("started_at", DateTime(timezone=True), primary_key=True),  # fixed at dispatch
+    Column("attempt_id", Text, primary_key=True),  # the gateway's own
+    Column("request_id", Text, nullable=False),
+    Column("attempt_no", SmallInteger, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("catalog_version", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),  # ok, partial, failed, cancelled, unknown; a later row replaces an unknown one
+    Column("error_class", Text),
+    Column("status", SmallInteger),  # the provider's
+    Column("stream", Boolean, nullable=False),
+    Column("priority", Text, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),  # all input
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("cache_write_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),  # all output
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("counted_prompt_tokens", BigInteger),
+    Column("counted_completion_tokens", BigInteger),
+    Column("counted_by", Text),
+    Column("estimated", Boolean, nullable=False),  # the tokens are our own count
+    Column("cost_usd", Numeric),  # NULL: unpriced
+    Column("latency_ms", Double),
+    Column("ttft_ms", Double),
+    Index("usage_ledger_unknown", "started_at", "attempt_id", postgresql_where=text("state = 'unknown'")),
+    postgresql_partition_by="RANGE (started_at)",
+)
+
+
+def _roll_up(name: str, time: Column[Any], *groups: str) -> Table:
+    """Sums of the ledger, kept in the transactions that change it."""
+    sums = (
+        "attempts", "requests", "failed", "unknown", "unpriced", "estimated", "prompt_tokens", "cached_tokens", "cache_write_tokens",
+        "completion_tokens", "reasoning_tokens", "counted_completion_tokens", "compared_completion_tokens",
+    )  # fmt: skip
+    return Table(
+        name,
+        metadata,
+        time,
+        *(Column(group, Text, primary_key=True) for group in groups),
+        *(Column(total, BigInteger, nullable=False) for total in sums),
+        Column("cost_usd", Numeric, nullable=False),
+    )
+
+
+usage_by_day = _roll_up("usage_by_day", Column("day", Date, primary_key=True), "tenant", "key_id", "model", "provider", "endpoint")
+usage_by_hour = _roll_up("usage_by_hour", Column("hour", DateTime(timezone=True), primary_key=True), "endpoint", "provider", "model")

@@ -1,4 +1,4 @@
-"""Who may call what: the admin token everything, the node token or a certificate only the watch. Neither, no answer."""
+"""Who may call what: the admin token everything, the node token or a certificate the watch and reporting usage. Neither, no answer."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import grpc
 from control_plane.refusals import Forbidden, Refused, Unauthenticated
 from control_plane.service.answers import refuse
 
-WATCH = "/n4n.v1.Discovery/Watch"
+WATCH, REPORT = "/n4n.v1.Discovery/Watch", "/n4n.v1.Usage/Report"
+_OF_NODES = frozenset((WATCH, REPORT))
 _NOBODY = "the call carries no valid token; send the metadata authorization: Bearer TOKEN (N4N_ADMIN_TOKEN, on routers N4N_NODE_TOKEN)"
-_ONLY_WATCH = "the node token may watch the catalog and nothing else; use the admin token (N4N_ADMIN_TOKEN)"
+_ONLY_WATCH = "the node token may watch the catalog and report usage, and nothing else; use the admin token (N4N_ADMIN_TOKEN)"
 
 
 class Tokens(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs only
     """Checks the token before any handler sees the call. An empty token admits nobody.
 
-    `certified`: every connection has shown a certificate of our authority, which is enough to watch.
+    `certified`: every connection has shown a certificate of our authority, which is enough for what a node does.
     """
 
     def __init__(self, *, admin: str, node: str, certified: bool = False) -> None:
@@ -38,7 +39,7 @@ class Tokens(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic i
     def _verdict(self, call: grpc.HandlerCallDetails) -> Refused | None:
         presented = _bearer(call)
         is_admin, is_node = _same(presented, self._admin), _same(presented, self._node)
-        if is_admin or (call.method == WATCH and (is_node or self._certified)):
+        if is_admin or (call.method in _OF_NODES and (is_node or self._certified)):
             return None
         return Forbidden(_ONLY_WATCH) if is_node else Unauthenticated(_NOBODY)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import random
 import resource
 import socket
@@ -21,6 +22,7 @@ from data_plane.credentials import Credentials
 from data_plane.health import Health
 from data_plane.intake import Intake, SharedIntake
 from data_plane.leaving import Orders, Serving, drain, until
+from data_plane.ledger import Ledger
 from data_plane.listeners import BACKLOG, listening_socket
 from data_plane.meter import Meter
 from data_plane.reports import LIVES, SERVES, Reports
@@ -32,15 +34,18 @@ from n4n.core.discovery import LinkRules
 from n4n.runtime import disk_snapshot
 from n4n.runtime.control_link import ControlLink, Identity
 from n4n.runtime.records import LineWriter
+from n4n.runtime.segments import Segments
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import Instruments
 from n4n.runtime.tls import tls_of
 from n4n.runtime.upstream import Upstream
 from n4n.runtime.upstream.dial import proxy_of
+from n4n.runtime.usage_link import UsageLink
 
 GAUGES_S = 1.0
 OWN_FILES = 500  # files and sockets that are no client's
 LAST_BYTES_S = 2.0  # draining has waited for the requests; this is for bytes on their way out
+LAST_ROWS_S = 1.5  # for usage on its way to a control plane; the rest waits on the disk
 FIRST_STATE_S = 3.0  # a control plane on its feet answers in 20 ms
 log = logging.getLogger("n4n.data_plane")
 
@@ -64,9 +69,14 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     health = Health(clock, random.random)
     upstream = Upstream(clock, proxy=settings.egress_proxy, most=settings.upstream_connections)
     router = Router(follower=follower, credentials=credentials, health=health, upstream=upstream, dialects=DIALECTS, clock=clock)
-    served = Web(router, Meter(instruments, lines), settings)
+    ledger = Ledger()
+    run = f"{settings.worker}-{time.time_ns():x}-{os.getpid()}"
+    segments = Segments(settings.data_path / "usage", run, carried=ledger.unsettled, most_bytes=settings.usage_disk_mib << 20)
+    ledger.segments = segments
+    served = Web(router, Meter(instruments, lines, ledger), settings)
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token, tls_of(settings))
     link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=random.random)
+    usage = UsageLink(settings.control_planes, identity, segments, clock=clock, draw=random.random)
     server = served.server()
     runner = web.ServerRunner(server, shutdown_timeout=LAST_BYTES_S)
     await runner.setup()
@@ -76,7 +86,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         tasks = [
             group.create_task(follower.keep(), name="follower"),
             group.create_task(link.run(), name="control link"),
-            group.create_task(_show(follower, health, upstream, instruments, reports), name="gauges"),
+            group.create_task(_show(follower, health, upstream, segments, instruments, reports), name="gauges"),
+            group.create_task(usage.run(), name="usage"),
         ]
         try:
             await (_newest_state if settings.takes_over else _first_state)(router, follower)
@@ -93,6 +104,9 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
             lines.flush()
             for task in tasks:
                 task.cancel()
+            await asyncio.wait(tasks)
+            await usage.last_words(LAST_ROWS_S)
+            segments.close()
 
 
 def _intake(settings: Settings, runner: web.ServerRunner, server: web.Server, sock: socket.socket) -> Intake:
@@ -114,15 +128,21 @@ async def _newest_state(router: Router, follower: Follower) -> None:
     await until(lambda: router.ready, math.inf)
 
 
-async def _show(follower: Follower, health: Health, upstream: Upstream, instruments: Instruments, reports: Reports) -> None:
+async def _show(
+    follower: Follower, health: Health, upstream: Upstream, segments: Segments, instruments: Instruments, reports: Reports
+) -> None:
     """Keeps the gauges and what health remembers in step with the catalog in use, and the supervisor assured that the loop turns."""
-    version, nacks = 0, 0
+    version, nacks, dropped = 0, 0, 0
     while True:
         reports.say(LIVES)
         instruments.age.set(follower.age_s)
         if follower.nacks > nacks:
             instruments.nacks.inc(follower.nacks - nacks)
             nacks = follower.nacks
+        instruments.usage_waiting.set(segments.waiting_bytes)
+        if segments.dropped > dropped:
+            instruments.usage_dropped.inc(segments.dropped - dropped)
+            dropped = segments.dropped
         catalog = follower.state.catalog
         if catalog is not None and catalog.version != version:
             version = catalog.version

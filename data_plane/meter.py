@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from data_plane.counts import Counts
-from data_plane.record import AttemptRecord, Record
+from data_plane.record import AttemptRecord, Record, Settling
 from n4n.runtime.records import LineWriter
 from n4n.runtime.telemetry import Instruments
 
@@ -32,8 +32,8 @@ _NOTE = b'{"usage":%b,"cost_usd":%b,"provider":%b,"endpoint":%b,"fallback_attemp
 class Meter:
     """Renders finished records."""
 
-    def __init__(self, instruments: Instruments, lines: LineWriter) -> None:
-        self._lines = lines
+    def __init__(self, instruments: Instruments, lines: LineWriter, ledger: Settling | None = None) -> None:
+        self._lines, self.ledger = lines, ledger
         self._counts = Counts(instruments, lambda: lines.dropped)
 
     def stream_opened(self) -> None:
@@ -41,7 +41,9 @@ class Meter:
         self._counts.stream_opened()
 
     def close(self, record: Record) -> None:
-        """The request ended: one log line and its metrics."""
+        """The request ended: its attempts are settled, one log line, and its metrics."""
+        if record.attempts and record.ledger is not None:
+            record.ledger.settle(record)
         self._lines.write(log_line(record))
         self._counts.add(record)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import msgspec
 
@@ -27,6 +28,20 @@ class AttemptRecord(msgspec.Struct):
     message: str = ""
     first_output_at: float | None = None
     last_output_at: float | None = None
+    status: int | None = None  # the provider's; None: no answer came
+    head: bytes = b""  # of its lines in the ledger
+
+
+class Settling(Protocol):
+    """Who is told of every dispatch before it is made."""
+
+    def dispatched(self, record: Record, attempt: AttemptRecord) -> None:
+        """This one is next; those before it have ended."""
+        ...
+
+    def settle(self, record: Record) -> None:
+        """All have ended."""
+        ...
 
 
 class Record(msgspec.Struct):
@@ -45,6 +60,8 @@ class Record(msgspec.Struct):
     plan: Plan | None = None
     attempts: list[AttemptRecord] = msgspec.field(default_factory=list)
     fallback_attempts: int = 0
+    queued_s: float = 0.0  # for quota, in line
+    limit_fields: bytes = b""  # the caller's own limits, as header lines
     waited_s: float = 0.0  # for providers, backoff included, without the reply under way
     reply: Reply | None = None  # the provider's answer while it is read
     ttft_s: float | None = None
@@ -60,12 +77,18 @@ class Record(msgspec.Struct):
     no_store: bool = False  # the client asked for no gateway cache
     cache_control: str | None = None  # the provider's own header
     closing: Callable[[], bool] = lambda: False  # whether an answer that begins now is the last on its connection
+    priority: str = "interactive"
+    body_bytes: int = 0
+    most_output: int | None = None  # tokens the client asked for at most
+    ledger: Settling | None = None  # None: this request is not metered
     interrupt: Callable[[GatewayError], Awaitable[None]] | None = None  # how a stream that has begun is told of an error
 
     def dispatched(self, attempt_id: str, endpoint: Endpoint, account: str) -> AttemptRecord:
         """Notes a dispatch; the attempt is cancelled until something else is known."""
         attempt = AttemptRecord(attempt_id, endpoint, account, self.clock())
         self.attempts.append(attempt)
+        if self.ledger is not None:
+            self.ledger.dispatched(self, attempt)
         return attempt
 
     def output_came(self, now: float) -> None:
@@ -80,6 +103,7 @@ class Record(msgspec.Struct):
         attempt = self.attempts[-1]
         attempt.ended = self.clock()
         attempt.outcome = "ok" if failure is None else failure.failure_class.value
+        attempt.status = 200 if failure is None else failure.status
         attempt.message = "" if failure is None else _loggable(failure)
 
     def succeeded(self) -> None:

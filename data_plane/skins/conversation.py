@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from data_plane.answers import Answer, StreamAnswer, WholeAnswer
 from data_plane.bodies import BoundedRequest
-from data_plane.callers import Asked, authenticate
+from data_plane.callers import PRIORITIES, Asked, authenticate
 from data_plane.meter import Meter
 from data_plane.outgoing import Outgoing
 from data_plane.record import Record
@@ -19,13 +19,15 @@ async def converse(
     """Answers one request, or raises GatewayError."""
     key = authenticate(router.access(), asked)
     record.tenant, record.key_id = key.tenant, key.public_id
-    timeout_s = None
+    timeout_s, priority = None, PRIORITIES[0]
     if not asked.plain:
         record.no_store, timeout_s = asked.no_store, asked.timeout_s
         asked.check_priority()
+        priority = asked.get("x-n4n-priority") or priority
     body = request.came()
     chat = skin.read(await request.read() if body is None else body, asked.get)
     record.model, record.stream = chat.model, chat.stream
+    record.ledger, record.body_bytes, record.most_output = meter.ledger, chat.body_bytes, chat.max_output_tokens
     directives = asked.directives(key, chat)
     answer: Answer
     if chat.stream:
@@ -36,7 +38,8 @@ async def converse(
         chat=chat,
         skin=skin,
         directives=directives,
-        allowed_models=key.models,
+        key=key,
+        priority=priority,
         deadline=None if timeout_s is None else record.started + timeout_s,
         answer=answer,
         record=record,

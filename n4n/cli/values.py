@@ -119,6 +119,20 @@ def instant(text: str, now: datetime | None = None) -> int:
     return round(then * 1000)
 
 
+def past(text: str, now: datetime | None = None) -> int:
+    """`30d`, `12h`, `90s` ago, or a date (its first moment in UTC) or an ISO 8601 time, as Unix milliseconds."""
+    if _SPAN.match(text):
+        return max(0, round((now or datetime.now(UTC)).timestamp() * 1000) - span(text))
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is neither a time span nor a date: write 7d, 12h, 90s or 2026-11-30") from None
+    then = (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    if not 0 <= then < LATEST:
+        raise ArgumentTypeError(f"{text!r} is not a time that anything was used at")
+    return round(then * 1000)
+
+
 def directive(text: str) -> str:
     """`key=value`, as a request's x-n4n-routing header has them."""
     try:

@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError, Message
 from n4n.core.errors import Problem, StartFailed
 from n4n.runtime.control_link import open_channel
 from n4n.runtime.tls import NO_TLS, TlsFiles
-from n4n.v1 import access_pb2, catalog_pb2, fleet_pb2, types_pb2
+from n4n.v1 import access_pb2, catalog_pb2, fleet_pb2, types_pb2, usage_pb2
 
 ERROR_DETAIL = "n4n-error-bin"
 CALL_S = 15.0
@@ -149,6 +149,27 @@ class Status:
     database: str
     redis: str
     nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotal:
+    """What the attempts of one group came to; `cost_usd` None: nothing in it had a price, `unpriced` attempts are not in it."""
+
+    group: str
+    requests: int
+    attempts: int
+    failed: int
+    unknown: int
+    unpriced: int
+    estimated: int
+    prompt_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+    counted_completion_tokens: int
+    compared_completion_tokens: int
+    cost_usd: str | None
 
 
 class ControlClient:
@@ -277,6 +298,13 @@ class ControlClient:
         reply = await self._ask("Fleet/Status", fleet_pb2.StatusRequest(), fleet_pb2.StatusReply)
         nodes = tuple(map(_node, reply.nodes))
         return Status(reply.build, reply.catalog_version, reply.access_version, reply.database, reply.redis, nodes)
+
+    # Usage.
+
+    async def usage(self, by: str, since_ms: int, until_ms: int | None = None) -> tuple[UsageTotal, ...]:
+        """Sums by tenant, key, model, provider, endpoint or day, of the attempts that began in this span (Unix ms)."""
+        request = usage_pb2.UsageQuery(by=by, since_ms=since_ms, until_ms=until_ms)
+        return tuple(map(_total, (await self._ask("Usage/Query", request, usage_pb2.UsageReply)).rows))
 
     # The wire.
 
@@ -413,4 +441,24 @@ def _node(told: fleet_pb2.NodeInfo) -> Node:
         last_nack=told.last_nack,
         last_seen_ms=told.last_seen_ms,
         last_ack_ms=told.last_ack_ms,
+    )
+
+
+def _total(told: usage_pb2.UsageRow) -> UsageTotal:
+    return UsageTotal(
+        group=told.group,
+        requests=told.requests,
+        attempts=told.attempts,
+        failed=told.failed,
+        unknown=told.unknown,
+        unpriced=told.unpriced,
+        estimated=told.estimated,
+        prompt_tokens=told.prompt_tokens,
+        cached_tokens=told.cached_tokens,
+        cache_write_tokens=told.cache_write_tokens,
+        completion_tokens=told.completion_tokens,
+        reasoning_tokens=told.reasoning_tokens,
+        counted_completion_tokens=told.counted_completion_tokens,
+        compared_completion_tokens=told.compared_completion_tokens,
+        cost_usd=told.cost_usd if told.HasField("cost_usd") else None,
     )

@@ -40,7 +40,7 @@ class Settings:
     metrics_port: int = 9401  # the control plane's /metrics; 0: none
     admin_url: str = ""  # control planes, host:port, comma separated: for the command and for routers
     admin_token: str = ""  # may do everything; the control plane and the command
-    node_token: str = ""  # may watch the catalog, nothing else; the control plane and routers
+    node_token: str = ""  # may watch the catalog and report usage, nothing else; the control plane and routers
     tls_cert: str = ""  # a PEM file: what this program shows to the other planes; with tls_key
     tls_key: str = ""
     tls_ca: str = ""  # a PEM file: by whom the others' certificates must be signed
@@ -56,6 +56,8 @@ class Settings:
     drain_sec: int = 60
     lame_duck_sec: int = 3  # a balancer that checks /ready every second has noticed by then
     stale_after_sec: int = 900  # a control link lost for longer is reported
+    usage_keep_days: int = 400  # single rows of the usage ledger; their sums are kept; 0: for ever
+    usage_disk_mib: int = 2048  # of one worker, for usage that no control plane has taken yet
 
     def __repr__(self) -> str:
         """Without secrets, so that a settings value may be logged."""

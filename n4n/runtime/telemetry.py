@@ -59,6 +59,10 @@ class Instruments:
         self.nacks = Counter("n4n_catalog_nack", "Pushed versions refused.", registry=registry)
         self.version = Gauge("n4n_catalog_version", "Catalog version in use.", multiprocess_mode="liveall", registry=registry)
         self.age = Gauge("n4n_catalog_age_seconds", "Since the head was last confirmed.", multiprocess_mode="livemax", registry=registry)
+        self.usage_waiting = Gauge(
+            "n4n_usage_waiting_bytes", "Of the ledger, not taken by a control plane yet.", multiprocess_mode="livesum", registry=registry
+        )
+        self.usage_dropped = Counter("n4n_usage_lines_dropped", "Of the ledger, lost for want of room.", registry=registry)
         self.streams = Gauge("n4n_active_streams", "Streams open now.", multiprocess_mode="livesum", registry=registry)
 
 

@@ -22,7 +22,7 @@ from n4n.core.discovery import Resources as Resources
 from n4n.core.document import KINDS, Document, Table, canonical_json, parse_document, read_entry
 from n4n.core.errors import CatalogRefused, Problem
 from n4n.core.schema import Problems
-from n4n.v1 import discovery_pb2, types_pb2
+from n4n.v1 import discovery_pb2, types_pb2, usage_pb2
 
 CATALOG: Final = types_pb2.COLLECTION_CATALOG
 ACCESS: Final = types_pb2.COLLECTION_ACCESS
@@ -326,6 +326,22 @@ def _collection(number: int) -> types_pb2.Collection:
 
 def _told(held: Held) -> discovery_pb2.Held:
     return discovery_pb2.Held(collection=_collection(held.collection), version=held.version, checksum=held.checksum)
+
+
+# Usage, on the router's side.
+
+
+def encode_usage(node: str, source: str, offset: int, lines: bytes) -> bytes:
+    """Settled rows on their way to a control plane; `offset`: where they end in their segment."""
+    return usage_pb2.UsageReport(node=node, source=source, offset=offset, lines=lines).SerializeToString()
+
+
+def acknowledged_usage(encoded: bytes) -> int | None:
+    """The offset before which all is safe; None: the answer is no receipt."""
+    try:
+        return usage_pb2.UsageReceipt.FromString(encoded).offset
+    except DecodeError:
+        return None
 
 
 # The last good state on a router's own disk: one DiskSnapshot per collection, each after its length (8 bytes, big-endian).

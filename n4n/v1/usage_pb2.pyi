@@ -17,23 +17,61 @@ class UsageQuery(_message.Message):
     def __init__(self, by: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ...) -> None: ...
 
 class UsageRow(_message.Message):
-    __slots__ = ("group", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd")
+    __slots__ = ("group", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "attempts", "failed", "unknown", "unpriced", "estimated", "cache_write_tokens", "reasoning_tokens", "counted_completion_tokens", "compared_completion_tokens")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
     COST_USD_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    UNPRICED_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_FIELD_NUMBER: _ClassVar[int]
+    CACHE_WRITE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
     group: str
     requests: int
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     cost_usd: str
-    def __init__(self, group: _Optional[str] = ..., requests: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cost_usd: _Optional[str] = ...) -> None: ...
+    attempts: int
+    failed: int
+    unknown: int
+    unpriced: int
+    estimated: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    counted_completion_tokens: int
+    compared_completion_tokens: int
+    def __init__(self, group: _Optional[str] = ..., requests: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cost_usd: _Optional[str] = ..., attempts: _Optional[int] = ..., failed: _Optional[int] = ..., unknown: _Optional[int] = ..., unpriced: _Optional[int] = ..., estimated: _Optional[int] = ..., cache_write_tokens: _Optional[int] = ..., reasoning_tokens: _Optional[int] = ..., counted_completion_tokens: _Optional[int] = ..., compared_completion_tokens: _Optional[int] = ...) -> None: ...
 
 class UsageReply(_message.Message):
     __slots__ = ("rows",)
     ROWS_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedCompositeFieldContainer[UsageRow]
     def __init__(self, rows: _Optional[_Iterable[_Union[UsageRow, _Mapping]]] = ...) -> None: ...
+
+class UsageReport(_message.Message):
+    __slots__ = ("node", "source", "offset", "lines")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    source: str
+    offset: int
+    lines: bytes
+    def __init__(self, node: _Optional[str] = ..., source: _Optional[str] = ..., offset: _Optional[int] = ..., lines: _Optional[bytes] = ...) -> None: ...
+
+class UsageReceipt(_message.Message):
+    __slots__ = ("offset", "unreadable")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    unreadable: int
+    def __init__(self, offset: _Optional[int] = ..., unreadable: _Optional[int] = ...) -> None: ...

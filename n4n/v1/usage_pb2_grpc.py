@@ -39,6 +39,11 @@ class UsageStub:
                 request_serializer=n4n_dot_v1_dot_usage__pb2.UsageQuery.SerializeToString,
                 response_deserializer=n4n_dot_v1_dot_usage__pb2.UsageReply.FromString,
                 _registered_method=True)
+        self.Report = channel.unary_unary(
+                '/n4n.v1.Usage/Report',
+                request_serializer=n4n_dot_v1_dot_usage__pb2.UsageReport.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_usage__pb2.UsageReceipt.FromString,
+                _registered_method=True)
 
 
 class UsageServicer:
@@ -50,6 +55,13 @@ class UsageServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Report(self, request, context):
+        """by routers; may be repeated, to any control plane
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_UsageServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -57,6 +69,11 @@ def add_UsageServicer_to_server(servicer, server):
                     servicer.Query,
                     request_deserializer=n4n_dot_v1_dot_usage__pb2.UsageQuery.FromString,
                     response_serializer=n4n_dot_v1_dot_usage__pb2.UsageReply.SerializeToString,
+            ),
+            'Report': grpc.unary_unary_rpc_method_handler(
+                    servicer.Report,
+                    request_deserializer=n4n_dot_v1_dot_usage__pb2.UsageReport.FromString,
+                    response_serializer=n4n_dot_v1_dot_usage__pb2.UsageReceipt.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +103,33 @@ class Usage:
             '/n4n.v1.Usage/Query',
             n4n_dot_v1_dot_usage__pb2.UsageQuery.SerializeToString,
             n4n_dot_v1_dot_usage__pb2.UsageReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Report(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/n4n.v1.Usage/Report',
+            n4n_dot_v1_dot_usage__pb2.UsageReport.SerializeToString,
+            n4n_dot_v1_dot_usage__pb2.UsageReceipt.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,105 @@
+"""The ledger's lines, as they are written, torn and read."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from n4n.core.ledger import Row, never_settled, read_rows, settled_lines, whole_lines
+
+
+def head(number: int = 1) -> list[object]:
+    """The head of an attempt's lines."""
+    return [f"att_{number:024x}", 1_796_000_000_000_000 + number, "req_1", 1, "acme", "k1", "e", "p", "a", "m", "", 7, False, "interactive"]
+
+
+def dispatched(number: int = 1, cost: str | None = "0.001") -> bytes:
+    """A dispatch that is expected to take 40 tokens in and 10 out."""
+    return b"D" + msgspec.json.encode([*head(number), 40, 10, cost]) + b"\n"
+
+
+def settled(number: int = 1, **changes: object) -> bytes:
+    """A row that ended well, but for `changes`."""
+    ending = {
+        "state": "ok", "error_class": None, "status": 200, "prompt_tokens": 12, "cached_tokens": 2, "cache_write_tokens": 0,
+        "completion_tokens": 3, "reasoning_tokens": 1, "counted_prompt_tokens": 11, "counted_completion_tokens": 3, "counted_by": "ratio",
+        "estimated": False, "cost_usd": "0.00006", "latency_ms": 12.5, "ttft_ms": 3.25,
+    }  # fmt: skip
+    values = dict(zip(Row.__struct_fields__, [*head(number), *ending.values()], strict=True)) | changes
+    return b"S" + msgspec.json.encode(list(values.values())) + b"\n"
+
+
+def test_settled_rows_are_read_as_they_were_written():
+    rows, refused = read_rows(settled(1) + settled(2, cost_usd=None))
+
+    assert refused == 0
+    assert [(row.attempt_id[-1], row.state, row.prompt_tokens, row.cost_usd) for row in rows] == [
+        ("1", "ok", 12, "0.00006"),
+        ("2", "ok", 12, None),
+    ]
+
+
+def test_a_value_of_a_later_version_is_passed_over():
+    line = settled()
+    later = line[:-2] + b',"what comes later"]\n'
+
+    assert read_rows(later) == read_rows(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n", b"S\n", b"S{}\n", b"S[1,2]\n", b"\xff\xfe\n", dispatched(), settled(prompt_tokens=-1), settled(prompt_tokens=2**63),
+        settled(state="fine"), settled(cost_usd="1e5"), settled(cost_usd="-1"), settled(cost_usd="0.1234567890123"),
+        settled(attempt_id="7"),
+        settled(request_id="a\0b"), settled(latency_ms=-1.0), settled(status=70_000), settled(started_us=2**60), settled(tenant="x" * 5000),
+        settled().replace(b"req_1", b"\\ud800"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_row_holds_nothing_up(line: bytes):
+    rows, refused = read_rows(settled(1) + line + settled(2))
+
+    assert (len(rows), refused) == (2, 1)
+
+
+@given(st.binary(max_size=60))
+def test_whatever_the_disk_holds_is_rows_or_is_counted(noise: bytes):
+    rows, refused = read_rows(noise)
+
+    assert len(rows) + refused == len(noise.splitlines())
+
+
+@given(cut=st.integers(min_value=0, max_value=2000), zeros=st.integers(min_value=0, max_value=9))
+def test_a_torn_tail_costs_its_own_line_and_no_other(cut: int, zeros: int):
+    lines = [dispatched(1), settled(1), dispatched(2), settled(2)]
+    content = b"".join(lines)[:cut]
+
+    read = whole_lines(content + bytes(zeros))
+
+    assert content.startswith(read) and len(content) - len(read) < max(map(len, lines))
+    assert read == b"" or read.endswith(b"\n")
+
+
+def test_only_settled_rows_travel():
+    assert settled_lines(dispatched(1) + settled(1) + dispatched(2)) == settled(1)
+
+
+def test_what_was_dispatched_and_never_settled_is_closed_as_unknown_with_the_estimate():
+    segments = [dispatched(1) + dispatched(2) + settled(1), dispatched(2) + dispatched(3, cost=None) + dispatched(4), settled(4)]
+
+    rows, refused = read_rows(b"".join(never_settled(segments)))
+
+    assert refused == 0
+    assert [(row.attempt_id[-1], row.state, row.prompt_tokens, row.completion_tokens, row.estimated, row.cost_usd) for row in rows] == [
+        ("2", "unknown", 40, 10, True, "0.001"),
+        ("3", "unknown", 40, 10, True, None),
+    ]
+    assert rows[0].started_us == head(2)[1], "the key of the row is fixed at dispatch, so that a late real row finds it"
+
+
+def test_a_dispatch_that_cannot_be_read_is_no_row():
+    assert never_settled([b"D[\n", b'D["att_1"]\n', b"D\xff\n", json.dumps(["D"]).encode()]) == []
