@@ -28,6 +28,7 @@ async def converse(
     chat = skin.read(await request.read() if body is None else body, asked.get)
     record.model, record.stream = chat.model, chat.stream
     record.ledger, record.body_bytes, record.most_output = meter.ledger, chat.body_bytes, chat.max_output_tokens
+    record.priority = priority
     directives = asked.directives(key, chat)
     answer: Answer
     if chat.stream:
@@ -38,8 +39,7 @@ async def converse(
         chat=chat,
         skin=skin,
         directives=directives,
-        key=key,
-        priority=priority,
+        allowed_models=key.models,
         deadline=None if timeout_s is None else record.started + timeout_s,
         answer=answer,
         record=record,
