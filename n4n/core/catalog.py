@@ -109,6 +109,7 @@ class Provider:
     allow_private: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     vars: Mapping[str, str] = field(default_factory=dict)  # those that stand in the URL, and what else its dialect asks for
+    quirks: frozenset[str] = frozenset()  # words of document.QUIRKS: how it differs from others of its dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +283,8 @@ def _unfolded(tiers: Mapping[str, Mapping[str, object]], aliases: Mapping[str, M
 
 def _provider(name: str, raw: Mapping[str, object]) -> Provider:
     headers, known = cast(Mapping[str, str], raw.get("headers", {})), cast(Mapping[str, str], raw.get("vars", {}))
-    return Provider(name, str(raw["dialect"]), base_url(raw), raw.get("allow_private") is True, headers, known)
+    quirks = frozenset(cast(list[str], raw.get("quirks", [])))
+    return Provider(name, str(raw["dialect"]), base_url(raw), raw.get("allow_private") is True, headers, known, quirks)
 
 
 def _account(name: str, raw: Mapping[str, object]) -> Account:

@@ -108,6 +108,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     provider_object: object = None  # the body's `provider` preferences as parsed JSON, None: none given
     n: int = 1  # how many choices were asked for
     native: Native | None = None
+    marked: bool = False  # a chat that may bear cache marks, or reasoning that one provider has signed
 
 
 class Signing(msgspec.Struct, frozen=True):

@@ -59,8 +59,12 @@ _BY_PRESENCE = {
     for field in fields
 } | {"tools": "tools", "functions": "tools", "tool_choice": "tool_choice", "audio": "audio_output", "parallel_tool_calls": "parallel_tools"}
 _MEANT_WHEN_FALSE = frozenset(("parallel_tool_calls",))
-# What nearly every chat API takes is not gated by `supports`, and who names a feature's better form has the plain one.
-_UNGATED = frozenset(("sampling_params", "stop", "stream_options", "prompt_caching", "assistant_prefill", "penalties", "n"))
+# What nearly every chat API takes is gated only by a list that names some of it: one that names none is silent about it. The last
+# three change nothing that a client would miss. Who names a feature's better form has the plain one.
+_USUAL = frozenset(("sampling_params", "stop", "penalties", "n"))
+_NAMED_BY_FULL = _USUAL | {"stream_options"}
+_UNGATED = frozenset(("stream_options", "prompt_caching", "assistant_prefill"))
+_NOT_IN_SHORT = _UNGATED | _USUAL
 _IMPLIED_BY = {"tool_choice": "tools", "forced_tool_choice": "tools", "parallel_tools": "tools", "json_object": "json_schema"}
 _PARTS = {"image_url": "vision", "input_audio": "audio_input", "file": "pdf_input"}
 _PARTS_WRITTEN = tuple((name, b'"%b"' % name.encode()) for name in _PARTS)
@@ -125,7 +129,13 @@ def missing_features(features: frozenset[str], supports: frozenset[str] | None) 
     """The optional features a request uses that an endpoint's `supports` denies; None: nothing was said, nothing is denied."""
     if supports is None:
         return frozenset()
-    return frozenset(name for name in features - supports - _UNGATED if _IMPLIED_BY.get(name) not in supports)
+    denied = features - supports - (_UNGATED if is_full(supports) else _NOT_IN_SHORT)
+    return frozenset([name for name in denied if _IMPLIED_BY.get(name) not in supports]) if denied else denied
+
+
+def is_full(supports: frozenset[str]) -> bool:
+    """Whether a list of features names what nearly every chat API takes too, so that what it leaves out of that is denied."""
+    return not supports.isdisjoint(_NAMED_BY_FULL)
 
 
 def read_chat(body: bytes, own: frozenset[str] = OWN_FIELDS) -> ChatRequest:
@@ -140,7 +150,7 @@ def read_chat(body: bytes, own: frozenset[str] = OWN_FIELDS) -> ChatRequest:
     older = _read(fields, "max_tokens", _COUNT, _FROM_ONE)
     stream = "stream" in fields and _read(fields, "stream", _FLAG, "must be true or false") is True
     features = frozenset([*_asked_by(fields, shape.asking), *_parts(fields["messages"], body)])
-    return ChatRequest(fields, model, stream, False, older if most is None else most, features, len(body))
+    return ChatRequest(fields, model, stream, False, older if most is None else most, features, len(body), marked=is_marked(body))
 
 
 def read_closely(fields: json_bytes.Members, body: bytes, own: frozenset[str]) -> ChatRequest:
@@ -170,7 +180,13 @@ def read_closely(fields: json_bytes.Members, body: bytes, own: frozenset[str]) -
         unsupported_params=_on_unsupported(fields),
         provider_object=preferences,
         n=n,
+        marked=is_marked(body),
     )
+
+
+def is_marked(body: bytes) -> bool:
+    """Whether a chat may bear marks that only some providers know (n4n.core.dialects.marks)."""
+    return b'"cache_control"' in body or b'"reasoning_details"' in body
 
 
 def _fields(body: bytes) -> json_bytes.Members:

@@ -24,6 +24,10 @@ FEATURES = (
     "json_schema", "json_object", "reasoning", "prompt_caching", "sampling_params", "assistant_prefill", "seed", "logprobs",
     "logit_bias", "penalties", "stop", "n", "stream_options", "web_search", "text_completions", "embeddings",
 )  # fmt: skip
+# How providers of one dialect differ: `max_tokens`, `max_completion_tokens`: the only name they know for the limit of output;
+# `random_seed`: theirs for `seed`; `top_k`: they take one; `marks`: they know `cache_control` and `reasoning_details`;
+# `reasoning_content`: they want it back with the assistant's message.
+QUIRKS = ("max_tokens", "max_completion_tokens", "random_seed", "top_k", "marks", "reasoning_content")
 STRATEGIES = ("balanced", "health", "latency", "cost", "throughput")
 STATES = ("active", "draining", "disabled")
 RETRY_ON = (*FailureClass, "429", "5xx")
@@ -154,6 +158,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "allow_private": Field(schema.flag),
         "headers": Field(_headers),
         "vars": Field(schema.map_of(_matching(_VAR, "letters, digits, dot, underscore or hyphen"))),
+        "quirks": Field(schema.listed(schema.choice(*QUIRKS))),
     },
     "accounts": {
         "provider": Field(_name, required=True),

@@ -54,7 +54,7 @@ class ResourceName(_message.Message):
     def __init__(self, kind: _Optional[_Union[Kind, str]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Provider(_message.Message):
-    __slots__ = ("dialect", "base_url", "allow_private", "headers", "vars")
+    __slots__ = ("dialect", "base_url", "allow_private", "headers", "vars", "quirks")
     class HeadersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -74,12 +74,14 @@ class Provider(_message.Message):
     ALLOW_PRIVATE_FIELD_NUMBER: _ClassVar[int]
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     VARS_FIELD_NUMBER: _ClassVar[int]
+    QUIRKS_FIELD_NUMBER: _ClassVar[int]
     dialect: str
     base_url: str
     allow_private: bool
     headers: _containers.ScalarMap[str, str]
     vars: _containers.ScalarMap[str, str]
-    def __init__(self, dialect: _Optional[str] = ..., base_url: _Optional[str] = ..., allow_private: _Optional[bool] = ..., headers: _Optional[_Mapping[str, str]] = ..., vars: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    quirks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dialect: _Optional[str] = ..., base_url: _Optional[str] = ..., allow_private: _Optional[bool] = ..., headers: _Optional[_Mapping[str, str]] = ..., vars: _Optional[_Mapping[str, str]] = ..., quirks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("scope", "rpm", "tpm", "concurrency", "streams", "burst")

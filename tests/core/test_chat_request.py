@@ -178,6 +178,14 @@ def test_what_an_endpoint_lacks_is_judged_by_what_it_says_it_has() -> None:
     assert missing_features(used, frozenset(("tools", "json_schema"))) == {"seed"}
 
 
+def test_what_nearly_all_have_is_denied_only_by_a_list_that_names_some_of_it() -> None:
+    used = frozenset(("sampling_params", "penalties", "n", "stream_options", "prompt_caching", "assistant_prefill"))
+
+    assert missing_features(used, frozenset(("tools",))) == frozenset()
+    assert missing_features(used, frozenset(("tools", "stop"))) == {"sampling_params", "penalties", "n"}
+    assert missing_features(used, frozenset(("n", "sampling_params", "penalties"))) == frozenset()
+
+
 @given(st.binary(max_size=60))
 def test_no_bytes_do_worse_than_a_refusal(raw: bytes) -> None:
     for tried in (raw, b'{"model":"m","messages":[{}],' + raw + b"}", b'{"model":"m","messages":[{}],"stream":' + raw + b"}"):

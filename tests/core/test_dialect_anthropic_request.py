@@ -597,7 +597,7 @@ def test_signed_reasoning_without_a_place_comes_first_in_its_order() -> None:
         ({"top_p": 0.5, "top_k": 40.0}, None, {"top_p": 0.5, "top_k": 40}, []),
         (
             {"temperature": 0.5, "top_p": 0.5},
-            frozenset(("tools",)),
+            frozenset(("tools", "stop")),
             {},
             [
                 "temperature was left out: endpoint e1 does not support sampling_params",
@@ -728,7 +728,7 @@ def test_what_the_endpoint_lacks_is_taken_out_of_a_clients_own_members() -> None
             tools=[search, {"name": "t", "input_schema": {}}],
             tool_choice={"type": "auto", "disable_parallel_tool_use": True},
         ),
-        supports=frozenset(("tools", "tool_choice")),
+        supports=frozenset(("tools", "tool_choice", "stop")),
     )
 
     read = json.loads(sent.body)
@@ -741,8 +741,8 @@ def test_what_the_endpoint_lacks_is_taken_out_of_a_clients_own_members() -> None
         "output_config.format was left out: endpoint e1 does not support json_schema",
         "thinking was left out: endpoint e1 does not support reasoning",
         "output_config.effort was left out: endpoint e1 does not support reasoning",
-        "the tool web_search_20250305 was left out: endpoint e1 does not support web_search",
         "temperature was left out: endpoint e1 does not support sampling_params",
+        "the tool web_search_20250305 was left out: endpoint e1 does not support web_search",
     )
 
 

@@ -475,7 +475,7 @@ def test_a_clients_own_members_pass_but_for_the_model_and_the_store() -> None:
 def test_what_an_endpoint_does_not_have_is_taken_out_and_named(
     features: str, asked: dict[str, object], expected: dict[str, object], warnings: list[str]
 ) -> None:
-    got = sent(native(frozenset((features,)), **asked), supports=frozenset())
+    got = sent(native(frozenset((features,)), **asked), supports=frozenset(("stop",)))
 
     made = json.loads(got.body)
     assert {name: value for name, value in made.items() if name not in ("model", "store", "input")} == expected

@@ -6,7 +6,7 @@ import copy
 
 from hypothesis import strategies as st
 
-from n4n.core.document import DIALECTS, FEATURES, RETRY_ON, SCORES, STRATEGIES
+from n4n.core.document import DIALECTS, FEATURES, QUIRKS, RETRY_ON, SCORES, STRATEGIES
 
 Raw = dict[str, dict[str, dict[str, object]]]
 
@@ -25,6 +25,7 @@ FULL: Raw = {
             "base_url": "https://{location}.acme.example/v1/",
             "vars": {"location": "eu"},
             "headers": {"x-team": "n4n"},
+            "quirks": ["max_tokens", "top_k"],
         },
         "house": {"dialect": "anthropic", "base_url": "http://127.0.0.1:9000", "allow_private": True},
     },
@@ -175,7 +176,11 @@ def documents(draw: st.DrawFn) -> Raw:
     account = _some(
         credential=st.sampled_from(["env:A_KEY", "file:/run/k", "stored"]), limits=_some(rpm=_count, tpm=_count), daily_token_budget=_count
     )
-    provider = _some(allow_private=st.booleans(), headers=st.dictionaries(st.sampled_from(["x-a", "x-b"]), st.text("ab ", min_size=1)))
+    provider = _some(
+        allow_private=st.booleans(),
+        headers=st.dictionaries(st.sampled_from(["x-a", "x-b"]), st.text("ab ", min_size=1)),
+        quirks=st.lists(st.sampled_from(QUIRKS), unique=True),
+    )
     return {
         "providers": {
             name: {"dialect": draw(st.sampled_from(DIALECTS)), "base_url": "https://api.acme.example/v1", **draw(provider)}

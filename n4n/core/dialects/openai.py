@@ -7,16 +7,16 @@ endpoint needs otherwise is made anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
-
-import msgspec
 
 from n4n.core import json_bytes
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest, Chunk, Failed, UpstreamRequest
-from n4n.core.chat_request import FEATURE_FIELDS, missing_features
+from n4n.core.chat_request import FEATURE_FIELDS, is_full, missing_features
 from n4n.core.dialects import Speech, StreamDecoder, classify, completion
 from n4n.core.dialects.chunks import ChunkDecoder
+from n4n.core.dialects.marks import unmarked
+from n4n.core.dialects.overlay import lay_over
+from n4n.core.dialects.quirks import respell, translated
 from n4n.core.errors import Failure
 
 _PATH = "/chat/completions"
@@ -40,15 +40,23 @@ class OpenAI:
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/chat/completions. Nothing of the client's headers; `secret` as a bearer token, where there is one."""
-        fields: dict[str, bytes] = dict(request.fields)
+        provider, warnings = endpoint.provider, list[str]()
+        if request.native is not None:
+            fields = translated(request.fields, endpoint, warnings)
+        elif request.marked and "marks" not in provider.quirks:
+            fields = unmarked(request.fields, keeps_reasoning="reasoning_content" in provider.quirks)
+        else:
+            fields = dict(request.fields)
         fields["model"] = json_bytes.encode(endpoint.upstream_model)
-        warnings = _leave_out(fields, request, endpoint) if request.features else []
-        warnings += _clamp(fields, request, endpoint)
-        if request.stream and not request.include_usage:
-            fields["stream_options"] = _asking_usage(fields.get("stream_options"))
-        for name, value in endpoint.body.items():
-            fields[name] = _merged(fields.get(name), value)
-        provider = endpoint.provider
+        if request.features:
+            _leave_out(fields, request, endpoint, warnings)
+        _clamp(fields, request, endpoint, warnings)
+        if request.stream:
+            _ask_usage(fields, request, endpoint)
+        if provider.quirks:
+            respell(fields, provider.quirks)
+        if endpoint.body:
+            lay_over(fields, endpoint.body)
         key = (("authorization", f"Bearer {secret}"),) if secret else ()
         headers = (_CONTENT, _STREAM if request.stream else _WHOLE, *key, *provider.headers.items())
         return UpstreamRequest(provider.base_url + _PATH, headers, json_bytes.join(fields.items()), tuple(warnings), provider.allow_private)
@@ -79,28 +87,33 @@ def _of_stream(body: bytes, request: ChatRequest) -> Chunk | Failure:
     return completion.read_whole(json_bytes.dump(completion.joined(chunk.payload for chunk in chunks)))
 
 
-def _leave_out(fields: dict[str, bytes], request: ChatRequest, endpoint: Endpoint) -> list[str]:
+def _leave_out(fields: dict[str, bytes], request: ChatRequest, endpoint: Endpoint, warnings: list[str]) -> None:
     """Drop the fields of features this endpoint does not have, and say so."""
-    warnings = []
     for feature in sorted(missing_features(request.features, endpoint.supports)):
         for name in FEATURE_FIELDS.get(feature, ()):
             if fields.pop(name, None) is not None:
                 warnings.append(f"{name} was left out: endpoint {endpoint.id} does not support {feature}")
-    return warnings
 
 
-def _clamp(fields: dict[str, bytes], request: ChatRequest, endpoint: Endpoint) -> list[str]:
+def _clamp(fields: dict[str, bytes], request: ChatRequest, endpoint: Endpoint, warnings: list[str]) -> None:
     """Lower a wish for more output than the endpoint writes, which providers refuse."""
     most = endpoint.max_output_tokens
     if most is None or request.max_output_tokens is None:
-        return []
-    warnings = []
+        return
     for name in _LIMITS:
         asked = fields.get(name)
         if asked is not None and bytes(asked) != b"null" and int(bytes(asked)) > most:
             fields[name] = b"%d" % most
             warnings.append(f"{name} was lowered to {most}, the most that endpoint {endpoint.id} writes")
-    return warnings
+
+
+def _ask_usage(fields: dict[str, bytes], request: ChatRequest, endpoint: Endpoint) -> None:
+    """Usage is always asked for, but of who refuses to be asked: they tell it anyway, and no client misses what it asked for."""
+    supports = endpoint.supports
+    if supports is not None and "stream_options" not in supports and is_full(supports):
+        fields.pop("stream_options", None)
+    elif not request.include_usage:
+        fields["stream_options"] = _asking_usage(fields.get("stream_options"))
 
 
 def _asking_usage(given: bytes | None) -> bytes:
@@ -108,13 +121,3 @@ def _asking_usage(given: bytes | None) -> bytes:
         return _ASK_USAGE
     options = json_bytes.members(given)
     return json_bytes.join({**options, "include_usage": _TRUE}.items())
-
-
-def _merged(under: bytes | None, over: object) -> bytes:
-    """The endpoint's value over the request's: objects member by member, anything else whole."""
-    if under is not None and isinstance(over, Mapping) and json_bytes.is_object(under):
-        known: dict[str, bytes] = dict(json_bytes.members(under))
-        for name, value in cast(Mapping[str, object], over).items():
-            known[name] = _merged(known.get(name), value)
-        return json_bytes.join(known.items())
-    return msgspec.json.encode(over)

@@ -22,8 +22,9 @@ _FEATURE_MEMBERS = {
     "parallel_tools": ("tool_choice.disable_parallel_tool_use",),
     "reasoning": ("thinking", "output_config.effort"),
     "json_schema": ("output_config.format", "output_format"),
+    "sampling_params": ("temperature", "top_p", "top_k"),
+    "stop": ("stop_sequences",),
 }
-_SAMPLING = ("temperature", "top_p", "top_k")
 DEFAULT_MAX_TOKENS = 4_096  # where neither client nor catalog says: the least that any Claude writes
 
 
@@ -35,9 +36,6 @@ def members(request: ChatRequest, words: Native, endpoint: Endpoint, notes: Note
             _take_out(fields, name, feature, notes)
     if endpoint.supports is not None and "web_search" not in endpoint.supports and "web_search" in request.features:
         _drop_web_search(fields, notes)
-    if endpoint.supports is not None and "sampling_params" not in endpoint.supports:
-        for name in _SAMPLING:
-            _take_out(fields, name, "sampling_params", notes)
     _limit(fields, request, endpoint, notes)
     if b'thinking"' in bytes(fields["messages"]) and _UNREADABLE.search(memoryview(fields["messages"])):
         fields["messages"] = _readable(fields["messages"])

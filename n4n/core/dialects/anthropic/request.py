@@ -151,8 +151,6 @@ class _Chat:
         """Numbers that shape the choice of words, where the endpoint and the rest of the request admit them."""
         said = {name: decoded(self._fields.get(name, b"null"), _NUMBER, name) for name in ("temperature", "top_p", "top_k")}
         found: dict[str, object] = {name: number for name, number in said.items() if number is not None}
-        if self._endpoint.supports is not None and "sampling_params" not in self._endpoint.supports:
-            return self._without(found, "does not support sampling_params")
         if thought is not None and thought != {"type": "disabled"}:
             return self._without({name: number for name, number in found.items() if number != 1}, "takes none while it reasons")
         if said["temperature"] is not None:

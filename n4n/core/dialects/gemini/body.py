@@ -34,10 +34,6 @@ _MEANS_NOTHING = {
     "tool_choice": (b'"auto"',), "function_call": (b'"auto"', b'"none"'),
 }  # fmt: skip
 _EMPTY = (b"null", b"[]", b"{}", b'""')
-# A list of features that names some of these is a full one, and what it does not name of the first two is refused there: newer
-# models take no temperature. A list that names none of them is silent about them.
-_REFUSABLE = frozenset(("sampling_params", "penalties"))
-_USUAL = _REFUSABLE | {"stop", "n", "stream_options"}
 _MOST_STOPS = 5
 _SEEDS = 2**31  # the API's seed is an int32
 _STOPS = msgspec.json.Decoder(str | list[str] | None)
@@ -66,17 +62,13 @@ def body_of(request: ChatRequest, endpoint: Endpoint) -> tuple[bytes, list[str]]
 
 def _leave_out(fields: dict[str, bytes], request: ChatRequest, endpoint: Endpoint, warnings: list[str]) -> None:
     """Take away what this endpoint lacks, and what Gemini has no place for."""
-    for feature in sorted(missing_features(request.features, endpoint.supports) | _denied(endpoint.supports)):
+    for feature in sorted(missing_features(request.features, endpoint.supports)):
         for name in FEATURE_FIELDS.get(feature, ()):
             if fields.pop(name, None) is not None:
                 warnings.append(f"{name} was left out: endpoint {endpoint.id} does not support {feature}")
     for name in [name for name in fields if name not in _ELSEWHERE]:
         if fields.pop(name) not in _MEANS_NOTHING.get(name, ()):
             warnings.append(f"{name[:64]} was left out: Gemini has no such field")
-
-
-def _denied(supports: frozenset[str] | None) -> frozenset[str]:
-    return frozenset() if supports is None or not _USUAL & supports else _REFUSABLE - supports
 
 
 def _generation(

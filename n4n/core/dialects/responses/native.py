@@ -26,8 +26,8 @@ _FEATURE_MEMBERS = {
     "json_schema": ("text.format",),
     "json_object": ("text.format",),
     "logprobs": ("top_logprobs",),
+    "sampling_params": ("temperature", "top_p"),
 }
-_SAMPLING = ("temperature", "top_p")
 _LISTED = {"reasoning": "reasoning.encrypted_content", "logprobs": "message.output_text.logprobs"}  # in `include`
 
 
@@ -57,9 +57,6 @@ def members(request: ChatRequest, words: Native, endpoint: Endpoint, notes: Note
             _unlist(fields, _LISTED[feature], feature, notes)
     if "web_search" in missing:
         _drop_web_search(fields, notes)
-    if endpoint.supports is not None and "sampling_params" not in endpoint.supports:
-        for name in _SAMPLING:
-            _take_out(fields, name, "sampling_params", notes)
     _limit(fields, request, endpoint, notes)
     if "input" in fields and _REASONING.search(memoryview(fields["input"])):
         fields["input"] = _readable(fields["input"], notes)
