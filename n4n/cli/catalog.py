@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from n4n.catalogs import builtin_document
-from n4n.cli import values
+from n4n.cli import catalog_import, values
 from n4n.cli.calls import ask, offer_author
 from n4n.cli.documents import read_document, readable, to_json, to_yaml
 from n4n.cli.instance import offer_instance
@@ -59,6 +59,7 @@ def add(commands: Commands) -> None:
     validate = group.add("validate", about="check a file, without a running n4n", epilog=example("n4n catalog validate -f catalog.yaml"))
     _offer_file(validate)
     _offer_reading(validate, run_validate)
+    catalog_import.add(group)
 
 
 def _offer_file(parser: Parser) -> None:
