@@ -138,7 +138,7 @@ class BoundedRequest(web.BaseRequest):
         if expected.strip().lower() != "100-continue":
             raise UnmetExpectation
         if not self.content.is_eof() and self.content.total_bytes == 0 and self.transport is not None:
-            self.transport.write(_CONTINUE)
+            self.transport.write(_CONTINUE)  # nothing of an earlier answer waits: see Connection.began
 
 
 def _in_plain_http(message: RawRequestMessage) -> RawRequestMessage:

@@ -37,6 +37,7 @@ MOST_HEADERS = 100
 HEAD_LIMIT = 64 << 10  # bytes of all headers
 READ_BUFFER = 64 << 10  # twice as much of a body is held at most before the client is not read from any more
 SEND_BUFFER = 256 << 10  # of the kernel; its own idea is up to 4 MiB for each client that does not read
+AT_ONCE = 16 << 10  # bytes of an answer that do not wait for the end of the loop's turn
 LINGER_S = 1.0  # a refused client may still be sending: it gets the answer, not a reset
 LONGEST_ROUND_S = 1.0
 _FORGET = struct.pack("ii", 1, 0)
@@ -148,6 +149,7 @@ class Connection(Turns):
         self.busy = self.refused = self.answering = False
         self.clogged = False  # the client has not taken enough of what was written to be sent more
         self._held = self._upgrading = False
+        self._unsent = b""  # of an answer, until the end of this turn of the loop
         self._room: asyncio.Future[None] | None = None
         self.wire: asyncio.Transport | None = None  # aiohttp forgets its own before the last bytes have left
 
@@ -212,7 +214,27 @@ class Connection(Turns):
         if wire is None or wire.is_closing():
             raise ConnectionError("the client is gone")
         self.answering = True
-        wire.write(piece)
+        if len(piece) > AT_ONCE:
+            self.flush()
+            wire.write(piece)
+        elif self._unsent:
+            self._unsent += piece
+        else:
+            self._unsent = piece
+            self.door.leaves(self)
+
+    def flush(self) -> None:
+        """What was written goes to the client."""
+        unsent, wire = self._unsent, self.wire
+        if unsent:
+            self._unsent = b""
+            if wire is not None and not wire.is_closing():
+                wire.write(unsent)
+
+    def force_close(self) -> None:
+        """aiohttp ends the connection."""
+        self.flush()
+        super().force_close()
 
     async def room(self) -> None:
         """Returns when the client has taken enough. ConnectionError: it is gone."""
@@ -225,6 +247,8 @@ class Connection(Turns):
     def began(self, body: StreamReader, *, upgrading: bool) -> None:
         """A head is complete; its request is being answered. `upgrading`: it asked for another protocol, which it does not get."""
         self._upgrading = upgrading
+        if self._unsent:  # of the answer before it
+            self.flush()
         self.head.reset()
         self.body, self.busy, self.answering = body, True, False
 
@@ -250,6 +274,7 @@ class Connection(Turns):
     async def _last_answer(self, refused: Refused) -> web.StreamResponse:
         """Sends the end, then gives the client a moment to take it before the connection is closed over its unread bytes."""
         self.write(refused.wire())
+        self.flush()
         if self.wire is not None:
             self.wire.write_eof()
         await asyncio.sleep(LINGER_S)
@@ -271,6 +296,7 @@ class Connection(Turns):
         """Answers in the place of a request that has not come, and closes."""
         assert self.wire is not None
         self.refused = True
+        self.flush()
         self.wire.write(self.door.refusal(error).wire())
         self.wire.write_eof()
         asyncio.get_running_loop().call_later(LINGER_S, self.force_close)
@@ -360,6 +386,7 @@ class Door(web.Server):
         self.bounds, self.refusal, self._full = bounds, refusal, full
         self.clock = asyncio.get_running_loop().time
         self.wall = time.time
+        self._leaving: list[Connection] = []
         self._open = 0
         self._round: asyncio.TimerHandle | None = None
         self._told = False
@@ -372,6 +399,18 @@ class Door(web.Server):
             self._told = True
             return TurnedAway(self._full())  # type: ignore[return-value]  # a protocol, which is all that asyncio needs
         return Connection(self)
+
+    def leaves(self, connection: Connection) -> None:
+        """This one has something to send. What is written in one turn of the loop leaves at its end, all in a row: so whoever is at the
+        other side is woken once for many answers, not once for each, which is most of a write's cost where that is this machine."""
+        if not self._leaving:
+            self._loop.call_soon(self._flush)
+        self._leaving.append(connection)
+
+    def _flush(self) -> None:
+        leaving, self._leaving = self._leaving, []
+        for connection in leaving:
+            connection.flush()
 
     def entered(self) -> None:
         """A connection was made."""

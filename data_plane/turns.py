@@ -48,6 +48,9 @@ class Turns(web.RequestHandler):
     def answered(self) -> None:
         """An answer is out."""
 
+    def flush(self) -> None:
+        """What was written goes to the client."""
+
     async def start(self) -> None:
         """Answers requests until the connection ends."""
         self.keep_alive(True)  # no timer of aiohttp's: whoever looks over the connections sees `idle_since`
@@ -63,6 +66,7 @@ class Turns(web.RequestHandler):
         elif not self._force_close:
             self._task_handler = None
             if self.transport is not None:
+                self.flush()
                 self.transport.close()
 
     async def _turns(self) -> None:

@@ -18,6 +18,7 @@ from n4n.core.chat import UpstreamRequest
 from n4n.core.errors import FailureClass, StartFailed
 from n4n.runtime.tls import TlsFiles
 from n4n.runtime.upstream import ANSWER_LIMIT, Phases, Upstream, UpstreamFault, pool
+from n4n.runtime.upstream.connection import State
 from n4n.runtime.upstream.faults import BAD_HEADER, BROKE_OFF, INSIDE, LATE, NO_ADDRESS, NO_ANSWER, NOT_SECURE, PROXY_REFUSED, REFUSED
 from tests.support import answers
 from tests.support.answers import completion, sse
@@ -270,10 +271,48 @@ async def test_a_connection_that_is_gone_when_it_is_written_to_is_replaced_once(
         await call(upstream, provider.base_url)
         (one,) = upstream._pools.values()
         idle = next(iter(one._idle))
-        monkeypatch.setattr(type(idle), "is_usable", True)
+        monkeypatch.setattr(type(idle), "looks_usable", True)
         idle._transport.close()
         assert (await call(upstream, provider.base_url))[0] == 200
         assert (len(provider.calls), provider.connections) == (2, 2)
+
+
+@pytest.mark.parametrize("comes", [sized(b"stolen"), b"x", b"", None])
+async def test_what_comes_before_its_request_has_left_is_nobodys_answer(comes):
+    """Bytes, the provider's end, or the loss of the connection, in the very turn of the loop in which the request is to leave."""
+    async with ScriptedUpstream() as provider, client() as upstream:
+        await call(upstream, provider.base_url)
+        (one,) = upstream._pools.values()
+        idle = next(iter(one._idle))
+        calling = asyncio.create_task(call(upstream, provider.base_url))
+        while idle.state is not State.LEAVING:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        if comes is None:
+            idle.connection_lost(None)
+        elif comes:
+            idle.get_buffer(-1)[: len(comes)] = comes
+            idle.buffer_updated(len(comes))
+        else:
+            idle.eof_received()
+        status, body = await calling
+        assert (status, b"stolen" in body) == (200, False)
+        assert (len(provider.calls), provider.connections) == (2, 2)
+
+
+async def test_a_request_whose_caller_left_in_the_same_turn_is_not_sent():
+    async with ScriptedUpstream() as provider, client() as upstream:
+        await call(upstream, provider.base_url)
+        (one,) = upstream._pools.values()
+        idle = next(iter(one._idle))
+        calling = asyncio.create_task(call(upstream, provider.base_url))
+        while idle.state is not State.LEAVING:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        idle.abort()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert (await call(upstream, provider.base_url))[0] == 200
+        assert len(provider.calls) == 2
 
 
 @pytest.mark.parametrize("more", [b"x", sized(b"stolen"), b"\r\n"])

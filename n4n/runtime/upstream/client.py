@@ -8,7 +8,7 @@ from types import TracebackType
 
 from n4n.core.chat import UpstreamRequest
 from n4n.runtime.resolver import LookUp, Names
-from n4n.runtime.upstream.connection import READ_BUFFER, Connection, State
+from n4n.runtime.upstream.connection import LARGE_BODY, READ_BUFFER, Connection, State
 from n4n.runtime.upstream.dial import Dialer, proxy_of
 from n4n.runtime.upstream.faults import BAD_HEADER, NO_ANSWER, PROXY_REFUSED, REFUSED, Phases, UpstreamFault, broken, late, unsent
 from n4n.runtime.upstream.heads import Heads, parted
@@ -29,6 +29,8 @@ class Upstream:
         self._names = Names(clock, look_up)
         self._dialer = Dialer(self._names, egress)
         self._heads = Heads(None if egress is None else egress.authorization)
+        self._leaving: list[Connection] = []
+        self._loop = asyncio.get_running_loop()
         self._pools: dict[Origin, Pool] = {}
         self._buffer = memoryview(bytearray(READ_BUFFER))
         self._all_gone = asyncio.Event()
@@ -53,26 +55,48 @@ class Upstream:
         if not (request_id.isascii() and request_id.isprintable()):
             raise unsent(BAD_HEADER)
         start = b"%b%b\r\ncontent-length: %d\r\n\r\n" % (head.start, request_id.encode(), len(request.body))
-        connection = await self._sent(self._pool(head.origin), start, request.body, (sent + phases.connect_s, until, ended))
+        pool = self._pools.get(head.origin) or self._pool(head.origin)
+        connection = pool.lend_soon() if len(request.body) < LARGE_BODY else None
         try:
-            if not await connection.head(until):
+            if connection is not None:
+                self._soon(connection, start + request.body)
+                came = await connection.head(until)
+            if connection is None or not connection.sent:
+                connection = await self._sent(pool, connection, start, request.body, (sent + phases.connect_s, until, ended))
+                came = await connection.head(until)
+            if not came:
                 raise late(ended)
             if not connection.answer.head_done:
                 raise broken(NO_ANSWER)
             if head.proxied and connection.answer.status == 407:
                 raise unsent(PROXY_REFUSED)
         except (UpstreamFault, asyncio.CancelledError):
-            connection.abort()
+            if connection is not None:
+                connection.abort()
             raise
         return connection, Reply(connection, phases, self._clock, sent)
 
-    async def _sent(self, pool: Pool, start: bytes, body: bytes, bounds: tuple[float, float, str]) -> Connection:
-        """A connection that the request went out on. Where it turned out to be closed before any of it had left, another is taken, once:
-        that is not another attempt."""
-        connection = pool.lend_now()
-        if connection is not None and connection.send(start, body):
-            return connection
-        if connection is not None:
+    def _soon(self, connection: Connection, request: bytes) -> None:
+        """What is sent in one turn of the loop leaves at its end, all in a row: then whoever is at the other side, if it is this machine,
+        wakes once for many requests, and each connection is asked in the very moment before whether it still stands."""
+        connection.send_soon(request)
+        if not self._leaving:
+            self._loop.call_soon(self._leave)
+        self._leaving.append(connection)
+
+    def _leave(self) -> None:
+        leaving, self._leaving = self._leaving, []
+        for connection in leaving:
+            connection.leave()
+
+    async def _sent(self, pool: Pool, gone: Connection | None, start: bytes, body: bytes, bounds: tuple[float, float, str]) -> Connection:
+        """A connection that the request went out on, in place of one that was `gone` before any of it had left. Where that happens once
+        more, another is taken, once: none of this is another attempt."""
+        if gone is not None:
+            gone.abort()
+        elif (connection := pool.lend_now()) is not None:
+            if connection.send(start, body):
+                return connection
             connection.abort()
         connection = await self._connection(pool, *bounds)
         if connection.send(start, body):

@@ -1,5 +1,6 @@
 """One connection to a provider: what comes is parsed as it comes, kept within bounds, and waited for with one future.
 
+    IDLE ──send_soon──▶ LEAVING ──leave──▶ BUSY              any byte before the request has left, or the peer's end: not sent
     IDLE ──send──▶ BUSY ──whole answer, `settle`──▶ IDLE     any byte while idle, or the peer's end: closed
                     │
                     └──`settle` a moment before the end──▶ TRAILING ──end──▶ IDLE     too late, or too much: closed
@@ -29,6 +30,7 @@ class State(Enum):
     """What a connection is doing."""
 
     IDLE = "idle"
+    LEAVING = "leaving"
     BUSY = "busy"
     TRAILING = "trailing"
     CLOSED = "closed"
@@ -58,10 +60,12 @@ class Connection(asyncio.BufferedProtocol):
         "_paused",
         "_poll",
         "_transport",
+        "_unsent",
         "_waiter",
         "_wake_at",
         "answer",
         "idle_until",
+        "sent",
         "state",
     )  # fmt: skip
 
@@ -74,11 +78,18 @@ class Connection(asyncio.BufferedProtocol):
         self._for_head = self._paused = False
         self.answer = Answer()
         self.state = State.IDLE
+        self.sent = True  # False: nothing of the newest request has left
+        self._unsent = b""
 
     def __repr__(self) -> str:
         return f"<Connection {self.state.value}, {self.answer!r}>"
 
     # --- called by the pool and by replies ---
+
+    @property
+    def looks_usable(self) -> bool:
+        """Whether it is idle as far as the loop has seen."""
+        return self.state is State.IDLE and not self._transport.is_closing()
 
     @property
     def is_usable(self) -> bool:
@@ -88,12 +99,36 @@ class Connection(asyncio.BufferedProtocol):
     def send(self, head: bytes, body: bytes) -> bool:
         """A request. False: the connection was gone, nothing was sent."""
         self.answer.begin()
-        self.state = State.BUSY
+        self.state, self.sent = State.BUSY, True
         if len(body) < LARGE_BODY:
             self._transport.write(head + body)
         else:
             self._transport.writelines((head, body))
         return not self._transport.is_closing()
+
+    def send_soon(self, request: bytes) -> None:
+        """A request, which goes out with `leave`. Where it cannot, `head` is done, and `sent` stays False."""
+        self.answer.begin()
+        self.state, self.sent, self._unsent = State.LEAVING, False, request
+
+    def leave(self) -> None:
+        """What `send_soon` was given goes out, unless something has come on the connection, the peer's end included."""
+        unsent, self._unsent = self._unsent, b""
+        if self.state is not State.LEAVING or self.answer.broken:
+            return
+        if self._transport.is_closing() or self._poll.poll(0):
+            self._spoilt()
+            return
+        self._transport.write(unsent)
+        if self._transport.is_closing():
+            self._spoilt()
+        else:
+            self.state, self.sent = State.BUSY, True
+
+    def _spoilt(self) -> None:
+        self.answer.broken = True
+        if self._waiter is not None:
+            self._wake_if_due(self._waiter)
 
     def head(self, at: float) -> asyncio.Future[bool]:
         """Done with the head of the answer or with what spoils it; False: the time came first."""
@@ -149,6 +184,9 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes came."""
         if self.state is State.IDLE:
             self.abort()
+            return
+        if self.state is State.LEAVING:  # before anything was asked: this is nobody's answer
+            self._spoilt()
             return
         answer = self.answer
         answer.feed(self._buffer[:count])

@@ -53,6 +53,16 @@ class Pool:
             connection.abort()
         return None
 
+    def lend_soon(self) -> Connection | None:
+        """As `lend_now`, for a request that is sent with `send_soon`, which asks the socket itself."""
+        idle = self._idle
+        while idle:
+            connection, _ = idle.popitem()
+            if connection.idle_until > self._clock() and connection.looks_usable:
+                return connection
+            connection.abort()
+        return None
+
     async def lend(self) -> Connection | None:
         """An idle connection, or None: the caller has a slot and makes one. Waits for either; whoever calls bounds the time."""
         while True:
