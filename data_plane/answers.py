@@ -49,13 +49,15 @@ class Answer(Protocol):
 def answer_fields(record: Record) -> bytes:
     """The header lines of §2.2 that every answer bears."""
     endpoint, version, cache_control = record.selected, record.catalog_version, record.cache_control
-    return b"server: n4n\r\nx-request-id: %b\r\nx-n4n-fallback-attempts: %d\r\nx-n4n-overhead-ms: %.1f\r\n%b%b%b" % (
+    return b"server: n4n\r\nx-request-id: %b\r\nx-n4n-fallback-attempts: %d\r\nx-n4n-overhead-ms: %.1f\r\n%b%b%b%b%b" % (
         record.request_id.encode(),
         record.fallback_attempts,
         record.overhead_s * 1000,
         b"" if endpoint is None else _endpoint_fields(endpoint.provider.name, endpoint.id, endpoint.model),
         b"" if version is None else b"x-n4n-catalog-version: %d\r\n" % version,
         b"" if cache_control is None else b"cache-control: %b\r\n" % cache_control.encode(),
+        record.limit_fields,
+        b"" if not record.queued_s else b"x-n4n-queue-ms: %d\r\n" % (record.queued_s * 1000),
     )
 
 

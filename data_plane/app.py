@@ -23,6 +23,7 @@ from data_plane.health import Health
 from data_plane.intake import Intake, SharedIntake
 from data_plane.leaving import Orders, Serving, drain, until
 from data_plane.ledger import Ledger
+from data_plane.limiting import Limiting
 from data_plane.listeners import BACKLOG, listening_socket
 from data_plane.meter import Meter
 from data_plane.reports import LIVES, SERVES, Reports
@@ -77,6 +78,11 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token, tls_of(settings))
     link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=random.random)
     usage = UsageLink(settings.control_planes, identity, segments, clock=clock, draw=random.random)
+    limiting = None
+    if settings.redis_url:
+        limiting = Limiting(
+            settings.redis_url, router, instruments, name=f"{identity.node}-{settings.slot}", workers=settings.workers, draw=random.random
+        )
     server = served.server()
     runner = web.ServerRunner(server, shutdown_timeout=LAST_BYTES_S)
     await runner.setup()
@@ -89,6 +95,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
             group.create_task(_show(follower, health, upstream, segments, instruments, reports), name="gauges"),
             group.create_task(usage.run(), name="usage"),
         ]
+        if limiting is not None:
+            tasks.append(group.create_task(limiting.keep(), name="limits"))
         try:
             await (_newest_state if settings.takes_over else _first_state)(router, follower)
             intake = _intake(settings, runner, server, sock)

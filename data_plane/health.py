@@ -38,6 +38,7 @@ class Health:
         self._views: dict[str, EndpointView] = {}
         self._accounts: dict[str, Cooldown] = {}
         self._budgets: dict[str, RetryBudget] = {}
+        self.announce: Callable[[str, float], None] = lambda name, seconds: None  # tells other routers of a cooldown
         self._unhinted: dict[str, int] = {}  # cooldowns without a hint in a row, per endpoint
 
     @property
@@ -116,11 +117,25 @@ class Health:
         pooled = failure_class is FailureClass.RATE_LIMITED and len(candidate.endpoint.accounts) > 1
         if charge.cool_account or pooled:
             self._cool_account(candidate.account.name, cooldown)
+            self.announce(f"account {candidate.account.name} {failure_class}", seconds)
         elif charge.soft:
             view = self._views.get(candidate.endpoint.id, _FRESH)
             self._views[candidate.endpoint.id] = replace(view, overloaded_until=max(view.overloaded_until, cooldown.until))
         else:
-            self._cool_endpoint(candidate.endpoint, cooldown)
+            self._cool_endpoint(candidate.endpoint.id, cooldown)
+            self.announce(f"endpoint {candidate.endpoint.id} {failure_class}", seconds)
+
+    def heard(self, name: str, seconds: float, snapshot: Snapshot) -> None:
+        """Another router announced a cooldown. Each adds its own jitter, so that they do not return together."""
+        kind, _, rest = name.partition(" ")
+        whose, _, failure_class = rest.partition(" ")
+        if failure_class not in FailureClass.__members__.values():
+            return  # of a newer version
+        cooldown = Cooldown(self._clock() + seconds * (1 + _JITTER * self._draw()), FailureClass(failure_class))
+        if kind == "account":
+            self._cool_account(whose, cooldown)
+        elif whose in snapshot.endpoints:
+            self._cool_endpoint(whose, cooldown)
 
     def _growth(self, endpoint: Endpoint, failure: Failure) -> int:
         """How many times the usual a cooldown without a hint lasts: calls that failed together are one incident."""
@@ -138,10 +153,10 @@ class Health:
         if known is None or cooldown.until > known.until:  # the longest signal wins
             self._accounts[account] = cooldown
 
-    def _cool_endpoint(self, endpoint: Endpoint, cooldown: Cooldown) -> None:
-        view = self._views.get(endpoint.id, _FRESH)
+    def _cool_endpoint(self, endpoint: str, cooldown: Cooldown) -> None:
+        view = self._views.get(endpoint, _FRESH)
         if cooldown.until > view.cooldown_until:
-            self._views[endpoint.id] = replace(view, cooldown_until=cooldown.until, cooldown_class=cooldown.failure_class)
+            self._views[endpoint] = replace(view, cooldown_until=cooldown.until, cooldown_class=cooldown.failure_class)
 
     def _fold(self, endpoint: Endpoint, event: BreakerEvent, snapshot: Snapshot) -> None:
         model = snapshot.models.get(endpoint.model)

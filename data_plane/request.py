@@ -16,10 +16,12 @@ import msgspec
 from data_plane.answers import Answer
 from data_plane.health import Measured
 from data_plane.labels import new_attempt_id
+from data_plane.quota import Spending
 from data_plane.record import AttemptRecord, Record
 from data_plane.router import Router
+from n4n.core.access import Key
 from n4n.core.attempts import Attempts, GiveUp, Send, Wait
-from n4n.core.candidates import Candidate, Plan
+from n4n.core.candidates import Candidate, Cooldown, Plan
 from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, UpstreamRequest, Usage
 from n4n.core.dialects import Dialect, StreamDecoder
 from n4n.core.directives import NONE, Directives
@@ -44,7 +46,8 @@ class Exchange(msgspec.Struct, frozen=True):
     chat: ChatRequest
     skin: Skin
     directives: Directives
-    allowed_models: frozenset[str]
+    key: Key
+    priority: str
     deadline: float | None  # the caller's own, on the router's clock
     answer: Answer
     record: Record
@@ -55,11 +58,22 @@ async def serve(router: Router, exchange: Exchange) -> None:
     world, record, health, directives = router.world(), exchange.record, router.health, exchange.directives
     record.catalog_version = world.snapshot.version
     record.directives = directives.applied if directives is not NONE else ()
-    made = plan(exchange.chat, directives, world, allowed_models=exchange.allowed_models, now=router.clock(), draw=router.draw)
+    made = plan(exchange.chat, directives, world, allowed_models=exchange.key.models, now=router.clock(), draw=router.draw)
     record.plan = made
     deadline = record.started + made.model.timeouts.total_ms / 1000
     deadline = deadline if exchange.deadline is None else min(deadline, exchange.deadline)
     attempts = Attempts(made, started=record.started, deadline=deadline, budget=health.budget(made.model.id))
+    spending = None if router.quotas is None else router.quotas.begin(exchange.key, exchange.chat, exchange.priority, made, record)
+    try:
+        await _tried(router, exchange, made, attempts, deadline, spending)
+    finally:
+        if spending is not None:
+            spending.close()
+
+
+async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attempts, deadline: float, spending: Spending | None) -> None:
+    """Performs what the attempt machine says until the client has its answer; GatewayError when it gives up."""
+    record, health = exchange.record, router.health
     planned = True  # in this very moment: nothing can have changed since
     while True:
         step = attempts.next_step(router.clock(), router.draw())
@@ -70,24 +84,54 @@ async def serve(router: Router, exchange: Exchange) -> None:
                 attempts.postponed(cooldown, router.clock())
             case Send(candidate=candidate) if not still and router.withdrawn(candidate):
                 attempts.withdrawn()
-            case Send(candidate=candidate) if candidate.trial and not health.start_trial(candidate, world.snapshot):
-                attempts.withdrawn()
             case Send(candidate=candidate):
-                failure = await _attempt(router, exchange, made, candidate, deadline)
+                if spending is not None:
+                    reserved = await _reserved(router, attempts, candidate, spending)
+                    if reserved is None:
+                        continue
+                    candidate = reserved
+                if candidate.trial and not health.start_trial(candidate, router.snapshot):
+                    attempts.withdrawn()
+                    continue
+                failure = await _attempt(router, exchange, made, candidate, deadline, spending)
                 if failure is None:
                     attempts.succeeded(router.clock())
                     return
                 attempts.failed(failure, router.clock())
             case Wait(seconds=seconds):
-                await asyncio.sleep(seconds)
-                record.waited_s += seconds
+                begun = router.clock()
+                if spending is not None and spending.waits_for_quota:
+                    await spending.wait(seconds, deadline)
+                else:
+                    await asyncio.sleep(seconds)
+                record.waited_s += router.clock() - begun
             case GiveUp(error=error):
                 raise error
             case _:
                 assert_never(step)
 
 
-async def _attempt(router: Router, exchange: Exchange, made: Plan, candidate: Candidate, deadline: float) -> Failure | None:
+async def _reserved(router: Router, attempts: Attempts, candidate: Candidate, spending: Spending) -> Candidate | None:
+    """The candidate with quota for one attempt, perhaps through another account. None: it has none, and the machine was told."""
+
+    def usable(other: Candidate) -> bool:
+        return router.health.cooling(other) is None and not router.withdrawn(other)
+
+    match await spending.reserve(candidate, usable):
+        case Cooldown() as short:
+            attempts.postponed(short, router.clock())
+            return None
+        case None:
+            attempts.withdrawn()
+            return None
+        case reserved:
+            attempts.through(reserved)
+            return reserved
+
+
+async def _attempt(
+    router: Router, exchange: Exchange, made: Plan, candidate: Candidate, deadline: float, spending: Spending | None
+) -> Failure | None:
     """One call to one candidate. None: the client has its answer. StreamInterrupted: it broke after release."""
     snapshot, health, record = router.snapshot, router.health, exchange.record
     dialect = router.dialects[candidate.endpoint.provider.dialect]
@@ -100,12 +144,14 @@ async def _attempt(router: Router, exchange: Exchange, made: Plan, candidate: Ca
     attempt = record.dispatched(new_attempt_id(), candidate.endpoint, candidate.account.name)
     failure: Failure | None = None
     try:
-        failure = await _call(router, exchange, made, candidate, deadline, dialect, call)
+        failure = await _call(router, exchange, made, candidate, deadline, dialect, call, spending)
         return failure
     except StreamInterrupted as error:
         failure = error.failed.failure
         raise
     finally:
+        if spending is not None:
+            spending.attempted(failure, record.usage)
         if failure is not None:
             health.failed(candidate, failure, snapshot)
         elif attempt.outcome == "ok":  # also where the client left while it was given the end
@@ -125,7 +171,14 @@ def _encoded(router: Router, exchange: Exchange, dialect: Dialect, candidate: Ca
 
 
 async def _call(
-    router: Router, exchange: Exchange, made: Plan, candidate: Candidate, deadline: float, dialect: Dialect, call: UpstreamRequest
+    router: Router,
+    exchange: Exchange,
+    made: Plan,
+    candidate: Candidate,
+    deadline: float,
+    dialect: Dialect,
+    call: UpstreamRequest,
+    spending: Spending | None,
 ) -> Failure | None:
     chat, record = exchange.chat, exchange.record
     phases = _phases(made, chat, deadline)
@@ -135,6 +188,8 @@ async def _call(
             call = await signed(call, router.secret(candidate.account), router.wall())
         async with router.upstream.send(call, record.request_id, phases) as reply:
             record.reply = reply
+            if spending is not None:
+                spending.told(reply.headers, router.wall())
             try:
                 if reply.status != 200:
                     failure: Failure | None = dialect.failure(reply.status, reply.headers, await reply.read_error(), router.wall())

@@ -10,6 +10,7 @@ from data_plane.answers import KEEP_ALIVE_S
 from data_plane.catalog import Follower
 from data_plane.credentials import Credentials
 from data_plane.health import Health
+from data_plane.quota import Quotas
 from n4n.core.access import AccessSnapshot
 from n4n.core.candidates import Candidate, World
 from n4n.core.catalog import Account, Snapshot
@@ -35,6 +36,7 @@ class Router:
         self.health, self.upstream, self.dialects, self.clock = health, upstream, dialects, clock
         self._spoken = frozenset(dialects)
         self._world: World | None = None  # the latest one that was asked for
+        self.quotas: Quotas | None = None  # None: no store, so no limits are kept
         self.draw = random.random
         self.wall = time.time
         self.keep_alive_s = KEEP_ALIVE_S

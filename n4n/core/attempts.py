@@ -7,6 +7,7 @@ SENT ──succeeded──▶ OVER     the client has its answer
 SENT ──failed─────▶ READY    the class decides: another candidate, the same again later, or the end
 SENT ──postponed──▶ READY    it began to cool since the plan was made: as if it had not been given out, and not before it is back
 SENT ──withdrawn──▶ READY    it was not sent after all (its trial was taken, its quota gone): as if it had never been given out
+SENT ──through────▶ SENT     another account of its pool has quota, and is dialled instead
  any ──abandoned──▶ OVER     the client is gone: nothing more is sent
 
 An event that does not fit raises IllegalEvent and changes nothing. Times are seconds on one monotonic clock.
@@ -183,6 +184,12 @@ class Attempts:
         elif not late:
             self._untried.insert(0, replace(candidate, ready_at=cooldown.until))
         self.stage = Stage.READY
+
+    def through(self, candidate: Candidate) -> None:
+        """The candidate given out is dialled through another account of its pool."""
+        if self._current is None or self._current.endpoint is not candidate.endpoint:
+            raise IllegalEvent(f"{candidate.endpoint.id} was not given out: {self!r}")
+        self._current = candidate
 
     def abandoned(self) -> None:
         """The client is gone. May be told at any time, and again."""

@@ -174,6 +174,12 @@ class CallerLimited(RequestError):
     kind = "rate_limit_error"
 
 
+class LimitTooSmall(RequestError):
+    """The request needs more tokens than its limit ever holds: shorten it, or have the limit raised."""
+
+    code = "request_exceeds_limit"
+
+
 class AttemptsExhausted(GatewayError):
     """Every attempt failed; status and code are those of the most telling one."""
 

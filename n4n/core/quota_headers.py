@@ -25,6 +25,10 @@ _FAMILIES = {
     "input_tokens": ("anthropic-ratelimit-input-tokens-{}", "x-ratelimit-{}-tokens-prompt"),
     "output_tokens": ("anthropic-ratelimit-output-tokens-{}", "x-ratelimit-{}-tokens-generated"),
 }
+_SPELLED = tuple(
+    (family, tuple(tuple(spelling.format(member) for member in ("limit", "remaining", "reset")) for spelling in spellings))
+    for family, spellings in _FAMILIES.items()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,11 @@ class Quota:
 def read_quotas(headers: Mapping[str, str], now: float) -> dict[str, Quota]:
     """The buckets an answer speaks of: requests, tokens, input_tokens, output_tokens. Header names in lower case; `now` in Unix seconds."""
     found: dict[str, Quota] = {}
-    for family, spellings in _FAMILIES.items():
-        for spelling in spellings:
-            limit = _whole(headers.get(spelling.format("limit")))
-            remaining = _whole(headers.get(spelling.format("remaining")))
-            reset = _span(headers.get(spelling.format("reset")), now)
+    for family, spellings in _SPELLED:
+        for named_limit, named_remaining, named_reset in spellings:
+            limit = _whole(headers.get(named_limit))
+            remaining = _whole(headers.get(named_remaining))
+            reset = _span(headers.get(named_reset), now)
             if not (limit is None and remaining is None and reset is None):
                 found[family] = Quota(limit, remaining, reset)
                 break

@@ -63,6 +63,11 @@ class Instruments:
             "n4n_usage_waiting_bytes", "Of the ledger, not taken by a control plane yet.", multiprocess_mode="livesum", registry=registry
         )
         self.usage_dropped = Counter("n4n_usage_lines_dropped", "Of the ledger, lost for want of room.", registry=registry)
+        self.queue = Gauge(
+            "llm_queue_depth", "Requests that wait for quota.", ("priority",), multiprocess_mode="livesum", registry=registry
+        )
+        self.store_up = Gauge("n4n_store_up", "Whether Redis can be used, 1 or 0.", multiprocess_mode="livemin", registry=registry)
+        self.limits_alone = Counter("n4n_limits_without_store", "Reservations decided without Redis.", registry=registry)
         self.streams = Gauge("n4n_active_streams", "Streams open now.", multiprocess_mode="livesum", registry=registry)
 
 

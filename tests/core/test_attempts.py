@@ -658,3 +658,17 @@ def test_where_the_provider_says_that_no_other_try_helps_it_is_not_asked_again(f
     run.sent(fault(failure_class, repeatable=False))
 
     assert run.exhausted().attempts[0].failure.failure_class is failure_class
+
+
+def test_an_attempt_may_go_through_another_account_of_the_pool_and_through_no_other_endpoint() -> None:
+    run = Run(of(2))
+    step = run.step()
+    assert isinstance(step, Send)
+    other = replace(step.candidate, spare_accounts=(step.candidate.account,))
+    run.machine.through(other)
+    with pytest.raises(IllegalEvent):
+        run.machine.through(of(2).candidates[1])
+    run.machine.failed(fault(SERVER), run.now)
+    assert [one.endpoint for one in run.machine.failed_attempts] == ["a"]
+    with pytest.raises(IllegalEvent):
+        run.machine.through(other)

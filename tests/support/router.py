@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
 import aiohttp
@@ -18,14 +18,17 @@ from aiohttp import web
 
 from data_plane.health import Health
 from data_plane.meter import Meter
+from data_plane.quota import Quotas
 from data_plane.router import Router
 from data_plane.web import Web
 from n4n.core.access import AccessSnapshot, Key
 from n4n.core.catalog import compile_snapshot
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.document import parse_document
+from n4n.runtime.limits import Limits, Sight
 from n4n.runtime.records import LineWriter
 from n4n.runtime.settings import Settings
+from n4n.runtime.stores import Store
 from n4n.runtime.telemetry import Instruments
 from n4n.runtime.upstream import Upstream
 
@@ -134,6 +137,10 @@ def _instruments() -> Instruments:
     return Instruments(1)
 
 
+def _heard(router: Router, sight: Sight) -> None:
+    router.health.heard(sight.name, sight.seconds, router.snapshot)
+
+
 @asynccontextmanager
 async def running_router(
     document: Mapping[str, Json],
@@ -141,6 +148,8 @@ async def running_router(
     key: Mapping[str, Json] | None = None,
     settings: Settings | None = None,
     unresolved: frozenset[str] = frozenset(),
+    store: Store | None = None,
+    name: str = "r1",
 ) -> AsyncIterator[RunningRouter]:
     """The engine over `document`, serving on a free loopback port; `key` holds more fields of the one key."""
     loop = asyncio.get_running_loop()
@@ -160,6 +169,10 @@ async def running_router(
         dialects=DIALECTS,
         clock=time.monotonic,
     )
+    if store is not None:
+        limits = Limits(store, router=name, clock=time.monotonic, others=partial(_heard, router))
+        router.quotas, router.health.announce = Quotas(limits, time.monotonic, lambda: 0.5), limits.announce
+        keeping = asyncio.create_task(limits.keep())
     instruments = _instruments()
     served = Web(router, Meter(instruments, LineWriter(write_fd, loop)), settings or Settings())
     runner = web.ServerRunner(served.server())
@@ -171,6 +184,8 @@ async def running_router(
         async with aiohttp.ClientSession() as http:
             yield RunningRouter(f"http://127.0.0.1:{port}/v1", port, http, router, state, served, read_fd)
     finally:
+        if store is not None:
+            keeping.cancel()
         await runner.cleanup()
         await upstream.close()
         os.close(read_fd)

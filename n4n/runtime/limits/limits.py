@@ -16,7 +16,7 @@ from n4n.core.breaker import Breaker
 from n4n.core.errors import StoreUnavailable
 from n4n.core.limits.levels import LEASE_MS, Grant, Ledger, Levels, Refusal, Settlement
 from n4n.core.limits.shares import share_of, used_at_start, used_meanwhile
-from n4n.core.limits.subjects import Draw, Subject
+from n4n.core.limits.subjects import Draw, Rate, Subject
 from n4n.runtime.limits import scripts
 from n4n.runtime.stores import Store
 
@@ -85,6 +85,15 @@ class Limits:
     def held(self) -> int:
         """Reservations that are not settled."""
         return len(self._held)
+
+    def left(self, subject: Subject) -> float:
+        """The share of its tightest bucket that is left, as far as this router knows; 1: it knows nothing."""
+        told = self._told.get(subject.keys[0])
+        if told is None:
+            return 1.0
+        levels, at = told
+        past = self._now() - at
+        return min((_left(rate, levels.used.get(rate.name, 0.0) - past * rate.per_ms) for rate in subject.rates), default=1.0)
 
     async def reserve(self, id: str, asks: Sequence[tuple[Subject, Draw]]) -> list[Reservation | Refusal]:
         """Each subject by itself: everything it needs or nothing. In the order of `asks`; a grant beside a refusal is still held."""
@@ -223,6 +232,10 @@ class Limits:
 
     def _now(self) -> float:
         return self._clock() * 1000
+
+
+def _left(rate: Rate, used: float) -> float:
+    return min(1.0, max(0.0, 1.0 - used / rate.capacity))
 
 
 def _all_of(subject: Subject, draw: Draw) -> Settlement:

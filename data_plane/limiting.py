@@ -1,0 +1,72 @@
+"""Limits of one worker, put together: the store, what is reserved in it, and what is told of both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from data_plane.quota import Quotas
+from data_plane.router import Router
+from n4n.core.breaker import Breaker
+from n4n.core.errors import StoreUnavailable
+from n4n.runtime.limits import Limits, Sight
+from n4n.runtime.stores import Store, command, settings_of
+from n4n.runtime.telemetry import Instruments
+
+SHOWN_EVERY_S = 1.0
+FIRST_STORE_S = 1.0  # a Redis on its feet is there at once; without it a router starts all the same
+log = logging.getLogger("n4n.data_plane")
+
+
+class Limiting:
+    """Opens the store when made, in the running loop. StartFailed: its URL says nothing that can be used."""
+
+    def __init__(self, url: str, router: Router, instruments: Instruments, *, name: str, workers: int, draw: Callable[[], float]) -> None:
+        self._instruments, self._router, self._is_away = instruments, router, False
+        self._store = Store(settings_of(url), self._told)
+        self.limits = Limits(self._store, router=name, clock=router.clock, others=self._heard, routers=workers)
+        self.quotas = Quotas(self.limits, router.clock, draw)
+        router.quotas, router.health.announce = self.quotas, self.limits.announce
+
+    async def keep(self) -> None:
+        """Runs until it is cancelled, and closes the store."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.limits.keep(), name="limits")
+                group.create_task(self._show(), name="limits' gauges")
+                if await self._store.ready(FIRST_STORE_S):
+                    await self._check_policy()
+        finally:
+            await self._store.close()
+
+    async def _check_policy(self) -> None:
+        """A Redis that throws away what it holds when it is full would throw away limits."""
+        try:
+            reply = await self._store.command(command(b"CONFIG", "GET", "maxmemory-policy"))
+        except StoreUnavailable:
+            return  # not allowed, or not now
+        if isinstance(reply, list) and len(reply) == 2 and reply[1] not in (b"noeviction", b"volatile-ttl"):
+            log.warning("Redis may evict limits when it is full: set maxmemory-policy to noeviction")
+
+    async def _show(self) -> None:
+        alone = 0
+        while True:
+            for priority, waiting in self.quotas.waiting.items():
+                self._instruments.queue.labels(priority.value).set(waiting)
+            if self.limits.fallbacks > alone:
+                self._instruments.limits_alone.inc(self.limits.fallbacks - alone)
+                alone = self.limits.fallbacks
+            await asyncio.sleep(SHOWN_EVERY_S)
+
+    def _told(self, state: Breaker, reason: str) -> None:
+        self._instruments.store_up.set(1 if state is Breaker.CLOSED else 0)
+        if state is Breaker.CLOSED and self._is_away:
+            log.info("Redis can be used again: limits hold across routers")
+        elif state is Breaker.OPEN and not self._is_away:  # once, not with every try
+            log.warning("each router keeps its share of the limits by itself: %s", reason)
+        self._is_away = self._is_away if state is Breaker.HALF_OPEN else state is Breaker.OPEN
+
+    def _heard(self, sight: Sight) -> None:
+        if self._router.ready:
+            self._router.health.heard(sight.name, sight.seconds, self._router.snapshot)
