@@ -9,11 +9,13 @@ import msgspec
 from data_plane.record import AttemptRecord, Record
 from n4n.core.ledger import DISPATCHED, RATIO, SETTLED
 from n4n.core.pricing import cost_pico, usd
-from n4n.core.usage import estimate
+from n4n.core.usage import BYTES_PER_TOKEN, estimate
 from n4n.runtime.segments import Segments
 
 _ENCODE = msgspec.json.Encoder().encode
-_HEAD = b'["%b",%d,%b,%d,%b,%b,%b,%b,%b,%b,%b,%d,%b,%b'
+_HEAD = b'["%b",%d,%b,%d,%b,%b,%b,%b,%b'
+_ROUTE = b"%b,%b,%b,%b,%b,%d"
+_MOST_ROUTES = 8192
 _DISPATCHED = DISPATCHED + b"%b,%d,%d,%b]\n"
 _SETTLED = SETTLED + b"%b,%b,%b,%b,%d,%d,%d,%d,%d,%b,%b,%b,%b,%b,%.3f,%b]\n"
 _RATIO = _ENCODE(RATIO)
@@ -24,6 +26,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._open: dict[str, bytes] = {}
+        self._routes: dict[tuple[str, str, str | None, int], tuple[bytes, bytes]] = {}
         self.segments: Segments | None = None
 
     def unsettled(self) -> list[bytes]:
@@ -32,10 +35,9 @@ class Ledger:
 
     def dispatched(self, record: Record, attempt: AttemptRecord) -> None:
         """An attempt is about to be sent; those before it have ended."""
-        self.settle(record)
-        endpoint, expected = attempt.endpoint, estimate(record.body_bytes, 0)
-        output = _least(record.most_output, endpoint.max_output_tokens)
-        cost = usd(cost_pico(msgspec.structs.replace(expected, completion_tokens=output), endpoint.price))
+        if len(record.attempts) > 1:
+            self.settle(record)
+        route, price = self._route(record, attempt)
         attempt.head = _HEAD % (
             attempt.attempt_id.encode(),
             (record.wall + attempt.started - record.started) * 1_000_000,
@@ -43,19 +45,29 @@ class Ledger:
             len(record.attempts),
             _word(record.tenant or ""),
             _word(record.key_id or ""),
-            _word(endpoint.id),
-            _word(endpoint.provider.name),
-            _word(attempt.account),
-            _word(endpoint.model),
-            _word((record.plan.target.tier if record.plan is not None else None) or ""),
-            record.catalog_version or 0,
+            route,
             b"true" if record.stream else b"false",
             _word(record.priority),
         )
-        line = _DISPATCHED % (attempt.head, expected.prompt_tokens, output, _money(cost))
+        prompt, output = -(-record.body_bytes // BYTES_PER_TOKEN), _least(record.most_output, attempt.endpoint.max_output_tokens)
+        line = _DISPATCHED % (attempt.head, prompt, output, price)
         self._open[attempt.attempt_id] = line
         if self.segments is not None:
             self.segments.append(line)
+
+    def _route(self, record: Record, attempt: AttemptRecord) -> tuple[bytes, bytes]:
+        """Where it goes, and the price there: the same for thousands of attempts."""
+        endpoint, version = attempt.endpoint, record.catalog_version or 0
+        tier = record.plan.target.tier if record.plan is not None else None
+        known = self._routes.get(key := (endpoint.id, attempt.account, tier, version))
+        if known is None:
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            names = (endpoint.id, endpoint.provider.name, attempt.account, endpoint.model, tier or "")
+            price = endpoint.price.base if endpoint.price is not None else None
+            priced = None if price is None or price.input is None or price.output is None else (price.input, price.output)
+            known = self._routes[key] = (_ROUTE % (*map(_ENCODE, names), version), _ENCODE(priced))
+        return known
 
     def settle(self, record: Record) -> None:
         """Every attempt so far has ended, well or not; settling again what is settled is nothing."""

@@ -14,6 +14,8 @@ from typing import Annotated
 
 import msgspec
 
+from n4n.core.pricing import usd
+
 DISPATCHED, SETTLED = b"D", b"S"
 STATES = ("ok", "partial", "failed", "cancelled", "unknown")
 UNKNOWN = "unknown"
@@ -49,11 +51,11 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Dispatch(Head, frozen=True, array_like=True):
-    """A `D` line. The estimate is that of the whole call."""
+    """A `D` line. The estimate is that of the whole call; `price` is pico-USD per token of input and of output, None: unpriced."""
 
     prompt_tokens: _Number
     completion_tokens: _Number
-    cost_usd: _Money | None
+    price: tuple[_Number, _Number] | None
 
 
 class Row(Head, frozen=True, array_like=True):
@@ -132,6 +134,7 @@ def _unknown(line: bytes) -> bytes:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return b""
     prompt, completion = sent.prompt_tokens, sent.completion_tokens
+    cost = None if sent.price is None else usd(prompt * sent.price[0] + completion * sent.price[1])
     head = tuple(getattr(sent, name) for name in Head.__struct_fields__)
-    told = (*head, UNKNOWN, None, None, prompt, 0, 0, completion, 0, prompt, completion, RATIO, True, sent.cost_usd, None, None)
+    told = (*head, UNKNOWN, None, None, prompt, 0, 0, completion, 0, prompt, completion, RATIO, True, cost, None, None)
     return SETTLED + _ENCODE(told) + b"\n"

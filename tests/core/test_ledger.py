@@ -17,9 +17,9 @@ def head(number: int = 1) -> list[object]:
     return [f"att_{number:024x}", 1_796_000_000_000_000 + number, "req_1", 1, "acme", "k1", "e", "p", "a", "m", "", 7, False, "interactive"]
 
 
-def dispatched(number: int = 1, cost: str | None = "0.001") -> bytes:
-    """A dispatch that is expected to take 40 tokens in and 10 out."""
-    return b"D" + msgspec.json.encode([*head(number), 40, 10, cost]) + b"\n"
+def dispatched(number: int = 1, price: list[int] | None = [2_500_000, 10_000_000]) -> bytes:  # noqa: B006  # not changed
+    """A dispatch that is expected to take 40 tokens in and 10 out: 40 · 2.5 + 10 · 10 millionths of a USD."""
+    return b"D" + msgspec.json.encode([*head(number), 40, 10, price]) + b"\n"
 
 
 def settled(number: int = 1, **changes: object) -> bytes:
@@ -89,13 +89,13 @@ def test_only_settled_rows_travel():
 
 
 def test_what_was_dispatched_and_never_settled_is_closed_as_unknown_with_the_estimate():
-    segments = [dispatched(1) + dispatched(2) + settled(1), dispatched(2) + dispatched(3, cost=None) + dispatched(4), settled(4)]
+    segments = [dispatched(1) + dispatched(2) + settled(1), dispatched(2) + dispatched(3, price=None) + dispatched(4), settled(4)]
 
     rows, refused = read_rows(b"".join(never_settled(segments)))
 
     assert refused == 0
     assert [(row.attempt_id[-1], row.state, row.prompt_tokens, row.completion_tokens, row.estimated, row.cost_usd) for row in rows] == [
-        ("2", "unknown", 40, 10, True, "0.001"),
+        ("2", "unknown", 40, 10, True, "0.0002"),
         ("3", "unknown", 40, 10, True, None),
     ]
     assert rows[0].started_us == head(2)[1], "the key of the row is fixed at dispatch, so that a late real row finds it"
