@@ -85,6 +85,18 @@ def test_a_completion_goes_as_it_came_where_the_catalog_says_so() -> None:
     assert sent.warnings == ("max_tokens was lowered to 100, the most that endpoint e1 writes",)
 
 
+def test_a_completion_calls_its_limit_by_the_one_name_there_is() -> None:
+    provider = Provider("p", "openai", BASE, quirks=frozenset(("max_completion_tokens", "random_seed")))
+    at = Endpoint(EndpointId("e1"), ModelId("m"), provider, (), "theirs", supports=TEXTS)
+
+    assert json.loads(OPENAI.encode(completion(max_tokens=9, seed=1), at, None).body) == {
+        "model": "theirs",
+        "prompt": "Once",
+        "max_tokens": 9,
+        "seed": 1,
+    }
+
+
 @pytest.mark.parametrize("supports", [None, frozenset(("tools",))])
 def test_a_completion_is_a_chat_where_it_does_not(supports: frozenset[str] | None) -> None:
     sent = OPENAI.encode(completion(max_tokens=9), endpoint(supports), "k")

@@ -6,6 +6,8 @@ request became a chat, and its answer is read as one: the two are told apart by 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
 from n4n.core import json_bytes
@@ -55,7 +57,7 @@ class Completions:
             include_usage=request.include_usage,
             max_output_tokens=request.max_output_tokens,
         )
-        sent = chat.encode(asked, endpoint, secret)
+        sent = chat.encode(asked, _plain(endpoint), secret)
         return UpstreamRequest(beside_chat(sent.url, _PATH), sent.headers, sent.body, sent.warnings, sent.allow_private)
 
     def decode(self, chat: Dialect, body: bytes, content_type: str, request: ChatRequest) -> Chunk | Failure:
@@ -80,6 +82,12 @@ class Completions:
     def decoder(self, chat: Dialect, request: ChatRequest) -> StreamDecoder:
         """A decoder for one streamed answer."""
         return TextDecoder(chat, request)
+
+
+def _plain(endpoint: Endpoint) -> Endpoint:
+    """Without what its provider's chats call otherwise: here the limit of the output has one name."""
+    provider = endpoint.provider
+    return replace(endpoint, provider=replace(provider, quirks=frozenset())) if provider.quirks else endpoint
 
 
 class TextDecoder:
