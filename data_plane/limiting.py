@@ -38,6 +38,8 @@ class Limiting:
                 if await self._store.ready(FIRST_STORE_S):
                     await self._check_policy()
         finally:
+            self.limits.close()
+            await asyncio.sleep(0)  # what is written leaves at the end of the loop's turn
             await self._store.close()
 
     async def _check_policy(self) -> None:

@@ -20,9 +20,7 @@ LIMITS = {
     "concurrency": "requests running at the same time",
 }
 # Until routers enforce them. Then this goes, with its uses here and in keys.py and the same words in README, CHANGELOG and operations.md.
-NOT_ENFORCED = (
-    "limits and budgets (--rpm, --tpm, --burst, --concurrency, --budget-usd) are stored and shown, but not enforced in this version"
-)
+NOT_ENFORCED = "budgets (--budget-usd) are stored and shown, but not enforced in this version"
 Rules = dict[str, object]  # by the names of the wire: limits, budget_usd, budget_window, directives, …
 
 
@@ -34,7 +32,7 @@ def offer_rules(parser: ArgumentParser, *, clearing: bool) -> None:
 
     also = "; none: no limit" if clearing else ""
     for name, meaning in LIMITS.items():
-        parser.add_argument(f"--{name}", type=reader(values.count), metavar="N", default=..., help=f"{meaning}{also}; not enforced yet")
+        parser.add_argument(f"--{name}", type=reader(values.count), metavar="N", default=..., help=f"{meaning}{also}")
     help_budget = f"such as 50/month; day, week or month{also}; not enforced yet"
     parser.add_argument("--budget-usd", type=reader(values.budget), metavar="USD/WINDOW", default=..., help=help_budget)
     _offer_list(parser, "--directive", reader(values.directive), "KEY=VALUE", "binds every request of this key")

@@ -76,7 +76,7 @@ def run_create(args: Namespace) -> int:
     made = ask(args, "making the key", lambda client: client.create_key(args.tenant, rules, author=args.author))
     _warn_of_models(args, rules)
     _show_secret(made.key, made.secret, args.output)
-    _warn_of_limits(made.key)
+    _warn_of_budget(made.key)
     return 0
 
 
@@ -94,7 +94,7 @@ def run_show(args: Namespace) -> int:
 
 def _show(info: KeyInfo, output: str) -> int:
     print_fields(key_row(info), output)
-    _warn_of_limits(info)
+    _warn_of_budget(info)
     return 0
 
 
@@ -129,8 +129,8 @@ def _show_secret(info: KeyInfo, secret: str, output: str) -> int:
     return 0
 
 
-def _warn_of_limits(info: KeyInfo) -> None:
-    if info.limits or info.budget_usd:
+def _warn_of_budget(info: KeyInfo) -> None:
+    if info.budget_usd:
         note(f"n4n: {NOT_ENFORCED}")
 
 

@@ -171,14 +171,14 @@ def test_a_key_lives_from_create_to_revoke(machine: Machine) -> None:
     assert "revoked" in line
 
 
-def test_limits_are_told_to_be_stored_only_wherever_a_key_has_some(machine: Machine) -> None:
+def test_a_budget_is_told_to_be_stored_only_wherever_a_key_has_one(machine: Machine) -> None:
     plain = cast(dict[str, object], told(machine, "key", "create", "--tenant", "beta", "-o", "json"))
     public_id = str(plain["public_id"])
 
     assert machine.n4n("key", "show", public_id).stderr == ""
-    for command in (["update", public_id, "--concurrency", "3"], ["show", public_id], ["update", public_id, "--expires", "1d"]):
+    for command in (["update", public_id, "--budget-usd", "3/day"], ["show", public_id], ["update", public_id, "--expires", "1d"]):
         assert machine.n4n("key", *command).stderr == UNENFORCED
-    assert machine.n4n("key", "update", public_id, "--concurrency", "none").stderr == ""
+    assert machine.n4n("key", "update", public_id, "--budget-usd", "none").stderr == ""
     for verb in ("create", "update", "show"):
         assert "not enforced in this version" in " ".join(run_n4n("key", verb, "-h").stdout.split())
 

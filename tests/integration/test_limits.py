@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from n4n.core.breaker import Breaker
+from n4n.runtime.limits.scripts import RENEW, RESERVE, SETTLE, SIGHT
 from tests.support import answers
 from tests.support.answers import completion, error, rate_limited, usage
 from tests.support.router import RunningRouter, catalog, running_router
@@ -24,6 +25,9 @@ from tests.support.valkey import ValkeyServer, running_valkey
 def server(tmp_path: Path) -> Iterator[ValkeyServer]:
     """A Redis of this test alone."""
     with running_valkey(tmp_path) as running:
+        with running.client() as client:
+            for script in (RESERVE, SETTLE, RENEW, SIGHT):  # else the first settlement comes after what follows it
+                client.script_load(script.source.decode())
         yield running
 
 

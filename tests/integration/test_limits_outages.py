@@ -14,6 +14,7 @@ from n4n.core.breaker import Breaker
 from n4n.core.limits.levels import Refusal, Settlement
 from n4n.core.limits.subjects import Draw, Subject, caller_subject
 from n4n.runtime.limits import Limits, Reservation, Sight
+from n4n.runtime.limits.scripts import RENEW, RESERVE, SETTLE, SIGHT
 from tests.support.store import Changes, open_store
 from tests.support.valkey import ValkeyServer, running_valkey
 
@@ -28,6 +29,9 @@ def subject_of(**limits: int) -> Subject:
 def server(tmp_path: Path) -> Iterator[ValkeyServer]:
     """A Redis of this test alone."""
     with running_valkey(tmp_path) as running:
+        with running.client() as client:
+            for script in (RESERVE, SETTLE, RENEW, SIGHT):
+                client.script_load(script.source.decode())
         yield running
 
 
@@ -83,6 +87,7 @@ async def test_when_redis_is_back_nobody_gets_a_second_burst_and_running_request
         assert refused.levels.running == 15
         assert refused.levels.used["requests"] > 10
         limits.settle(before, Settlement())
+        limits.close()
         await limits.look()  # a server that was started anew is taught a script with its first call
         after = (await limits.reserve("after", [(subject, Draw())]))[0]
         assert isinstance(after, Reservation) and after.levels.running == 15

@@ -186,6 +186,7 @@ async def running_router(
     finally:
         if store is not None:
             keeping.cancel()
+            limits.close()
         await runner.cleanup()
         await upstream.close()
         os.close(read_fd)

@@ -18,11 +18,12 @@ from n4n.core.limits.levels import LEASE_MS, Grant, Ledger, Levels, Refusal, Set
 from n4n.core.limits.shares import share_of, used_at_start, used_meanwhile
 from n4n.core.limits.subjects import Draw, Rate, Subject
 from n4n.runtime.limits import scripts
-from n4n.runtime.stores import Store
+from n4n.runtime.stores import Command, Outcome, Store
 
 RENEW_MS = LEASE_MS / 3
 LOOK_S = 0.25  # how far behind a router may be on what others know to be cooling
 ALIVE_MS = 5_000.0  # a router that said nothing for so long is not counted
+LINGER_S = 0.003  # a settlement waits so long for a reservation to go along with: two writes and two replies in one
 MOST_KNOWN = 20_000  # subjects whose last level is remembered
 
 
@@ -76,6 +77,8 @@ class Limits:
         self._announced: dict[str, float] = {}
         self._seen: dict[str, float] = {}
         self._wake = asyncio.Event()
+        self._lingering: list[Command] = []
+        self._timer: asyncio.TimerHandle | None = None
         self.fallbacks = 0  # reservations that were decided without Redis
 
     def __repr__(self) -> str:
@@ -101,8 +104,9 @@ class Limits:
             return [self._reserved_here(id, subject, draw) for subject, draw in asks]
         if self._away:
             self._return()
-        commands = [scripts.reserve(id, subject, draw) for subject, draw in asks]
-        outcomes = await self._store.pipeline(commands)
+        if self._lingering:
+            self._send()
+        outcomes = await self._outcomes([scripts.reserve(id, subject, draw) for subject, draw in asks])
         now = self._now()
         found: list[Reservation | Refusal] = []
         for (subject, draw), outcome in zip(asks, outcomes, strict=True):
@@ -126,7 +130,7 @@ class Limits:
         if away is not None:
             away.ledger.settle(reservation.id, away.share, _part_of(told, away), self._now())
         else:
-            self._store.post(scripts.settle(reservation.id, subject, told))
+            self._linger(scripts.settle(reservation.id, subject, told))
 
     def give_back(self, reservation: Reservation) -> None:
         """It was not used at all."""
@@ -148,6 +152,12 @@ class Limits:
             except TimeoutError:
                 pass
             self._wake.clear()
+
+    def close(self) -> None:
+        """What was settled last is sent; call it while the store is open."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rang()
 
     def renew(self) -> None:
         """Leases that would expire before long are made to last."""
@@ -177,6 +187,14 @@ class Limits:
                 self._others(Sight(name, ms / 1000))
         self._seen = {name: until for name, (until, _) in cooling.items()}
 
+    async def _outcomes(self, commands: Sequence[Command]) -> list[Outcome]:
+        if len(commands) > 1:
+            return await self._store.pipeline(commands)
+        try:
+            return [await self._store.command(commands[0])]  # costs less than a pipeline of one
+        except StoreUnavailable as error:
+            return [error]
+
     # --- here, while Redis is away ---
 
     def _reserved_here(self, id: str, subject: Subject, draw: Draw) -> Reservation | Refusal:
@@ -201,6 +219,7 @@ class Limits:
 
     def _return(self) -> None:
         """Redis is back: it learns what happened, before anything else is asked of it."""
+        self._send()
         now, back, self._away = self._now(), self._away, {}
         by_subject: dict[str, list[Reservation]] = {}
         for (key, _), reservation in self._held.items():
@@ -216,6 +235,22 @@ class Limits:
             one.renewed_ms = now
             key = (subject.keys[0], one.id)
             self._held[key] = self._held.pop(key)
+
+    # --- what is sent and not waited for ---
+
+    def _linger(self, command: Command) -> None:
+        if not self._lingering and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._rang)
+        self._lingering.append(command)
+
+    def _rang(self) -> None:
+        self._timer = None
+        self._send()
+
+    def _send(self) -> None:
+        lingering, self._lingering = self._lingering, []
+        for command in lingering:
+            self._store.post(command)
 
     # --- what is remembered ---
 
