@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from n4n.core.attempts import RetryBudget, reaction
-from n4n.core.breaker import BreakerEvent, allows, event_of, fold
+from n4n.core.breaker import Breaker, BreakerEvent, allows, event_of, fold
 from n4n.core.candidates import Candidate, Cooldown, EndpointView
 from n4n.core.catalog import Endpoint, Snapshot
 from n4n.core.errors import Failure, FailureClass
@@ -89,9 +89,12 @@ class Health:
     def succeeded(self, candidate: Candidate, snapshot: Snapshot, measured: Measured) -> None:
         """An attempt ended well."""
         endpoint = candidate.endpoint
-        self._fold(endpoint, BreakerEvent.SUCCESS, snapshot)
-        self._unhinted.pop(endpoint.id, None)
         view = self._views.get(endpoint.id, _FRESH)
+        if view.breaker.recent or view.breaker.kept is not Breaker.CLOSED:  # else there is nothing that a success could change
+            self._fold(endpoint, BreakerEvent.SUCCESS, snapshot)
+            view = self._views.get(endpoint.id, _FRESH)
+        if self._unhinted:
+            self._unhinted.pop(endpoint.id, None)
         self._views[endpoint.id] = EndpointView(
             view.breaker,
             view.cooldown_until,

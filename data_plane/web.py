@@ -48,7 +48,7 @@ class Web:
         self._body_bounds = BodyBounds(settings.max_body_mib << 20, float(settings.body_timeout_sec))
         self.leaving = False  # /ready says so, and a balancer looks elsewhere
         self.draining = False  # every answer closes its connection; requests are served as ever
-        self.running: set[asyncio.Task[object]] = set()  # the requests in the works
+        self.running: set[asyncio.Task[None]] = set()  # the requests in the works
         self._cut = False
         self._plain: dict[str, Callable[[], Awaitable[web.StreamResponse]]] = {
             "/live": self._live,
@@ -108,8 +108,7 @@ class Web:
         plain = self._plain.get(request.raw_path)
         if plain is not None and request.method in ("GET", "HEAD"):
             return self._unsent(await plain())
-        record, outgoing, task = self._record(), Outgoing(request), asyncio.current_task()
-        assert task is not None
+        record, outgoing, task = self._record(), Outgoing(request), request.task
         self.running.add(task)
         try:
             try:

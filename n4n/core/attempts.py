@@ -101,6 +101,9 @@ class Stop(GiveUp):
     """The client is gone: nobody is there to read the error."""
 
 
+_ANSWERED = GiveUp(GatewayError("the request has its answer"))
+
+
 @dataclass(slots=True)
 class _Tried:
     """A candidate that failed, the last time, and when it may be asked again at the earliest (None: not yet drawn)."""
@@ -163,7 +166,7 @@ class Attempts:
     def succeeded(self, now: float) -> None:
         """The client has its answer."""
         self._returned()
-        self._stop = GiveUp(GatewayError("the request has its answer"))
+        self._stop = _ANSWERED
         self.stage = Stage.OVER
 
     def withdrawn(self) -> None:

@@ -40,13 +40,16 @@ def loose_members(raw: bytes) -> Members:
 
 def join(fields: Iterable[tuple[str, bytes]]) -> bytes:
     """One JSON object of these members; the values are JSON already."""
-    return b"{%b}" % b",".join([b"%b:%b" % (_name(name), value) for name, value in fields])
+    pieces: list[bytes] = []
+    for name, value in fields:
+        pieces += (_opening(name), value)
+    return b"{%b}" % b"".join(pieces)[1:]
 
 
 @lru_cache(4096)
-def _name(name: str) -> bytes:
-    """A member's name as JSON. Most are fields of an API; what clients invent is bounded."""
-    return encode(name)
+def _opening(name: str) -> bytes:
+    """What stands in front of a member's value. Most are fields of an API; what clients invent is bounded."""
+    return b",%b:" % encode(name)
 
 
 def is_object(raw: bytes | None) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from n4n.core.catalog import PICO, Price, PriceList
 from n4n.core.chat import Usage
 
-_DIGITS = 12  # of a pico-USD
-
 
 def cost_pico(usage: Usage, prices: PriceList | None) -> int | None:
     """Pico-USD of disjoint parts: uncached, cached and written input, output. None where a part has no price.
@@ -57,4 +55,4 @@ def usd(pico: int | None) -> str | None:
     if pico is None:
         return None
     whole, rest = divmod(pico, PICO)
-    return f"{whole}.{rest:0{_DIGITS}d}".rstrip("0").rstrip(".") if rest else str(whole)
+    return f"{whole}.{rest:012d}".rstrip("0") if rest else str(whole)

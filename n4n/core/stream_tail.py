@@ -11,6 +11,7 @@ from n4n.core.chat import Chunk, Usage
 from n4n.core.json_bytes import Members
 
 _NOTE = b'"n4n"'
+_BEFORE_END = (b"{", b" ", b"\t", b"\n", b"\r", b"")
 _IDENTITY = (("id", b'""'), ("object", b'"chat.completion.chunk"'), ("created", b"0"), ("model", b'""'))
 
 
@@ -93,6 +94,8 @@ def with_note(payload: bytes, note: bytes) -> bytes:
         if "n4n" in known:
             del known["n4n"]
             payload = json_bytes.join(known.items())
+    if payload[-1:] == b"}" and payload[-2:-1] not in _BEFORE_END:  # nearly always
+        return b'%b,"n4n":%b}' % (payload[:-1], note)
     head = payload.rstrip()[:-1].rstrip()
     return b"".join((head, b"" if head == b"{" else b",", _NOTE, b":", note, b"}"))
 

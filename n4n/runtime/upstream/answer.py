@@ -74,7 +74,10 @@ class Answer:
                 else:
                     self.broken = True
                 return
-        self._parse(content)
+        try:
+            self._parser.feed_data(content)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._spoilt()
         if self.size != size or not self.head_done:
             self._framing = 0
         else:
@@ -87,8 +90,11 @@ class Answer:
         try:
             self._parser.feed_data(content)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self.keep = False
-            self.broken = not self.complete  # what follows a whole answer does not spoil it
+            self._spoilt()
+
+    def _spoilt(self) -> None:
+        self.keep = False
+        self.broken = not self.complete  # what follows a whole answer does not spoil it
 
     def end(self, *, in_order: bool) -> None:
         """Nothing more comes; `in_order`: the peer said so."""

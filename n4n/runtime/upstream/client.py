@@ -25,10 +25,10 @@ class Upstream:
 
     def __init__(self, clock: Callable[[], float], look_up: LookUp | None = None, *, proxy: str = "", most: int = 0) -> None:
         egress = proxy_of(proxy)
-        self._clock, self._most = clock, most
+        self.clock, self._most = clock, most
         self._names = Names(clock, look_up)
         self._dialer = Dialer(self._names, egress)
-        self._heads = Heads(None if egress is None else egress.authorization)
+        self.heads = Heads(None if egress is None else egress.authorization)
         self._leaving: list[Connection] = []
         self._loop = asyncio.get_running_loop()
         self._pools: dict[Origin, Pool] = {}
@@ -44,39 +44,7 @@ class Upstream:
         """
         return Sending(self, request, request_id, phases)
 
-    async def begin(self, request: UpstreamRequest, request_id: str, phases: Phases) -> tuple[Connection, Reply]:
-        """What `send` does on entering."""
-        sent = self._clock()
-        left = phases.deadline - sent
-        if left <= 0:
-            raise late("total", may_have_run=False)
-        until, ended = min((sent + phases.first_byte_s, "first_token"), (phases.deadline, "total"))
-        head = self._heads.of(request)
-        if not (request_id.isascii() and request_id.isprintable()):
-            raise unsent(BAD_HEADER)
-        start = b"%b%b\r\ncontent-length: %d\r\n\r\n" % (head.start, request_id.encode(), len(request.body))
-        pool = self._pools.get(head.origin) or self._pool(head.origin)
-        connection = pool.lend_soon() if len(request.body) < LARGE_BODY else None
-        try:
-            if connection is not None:
-                self._soon(connection, start + request.body)
-                came = await connection.head(until)
-            if connection is None or not connection.sent:
-                connection = await self._sent(pool, connection, start, request.body, (sent + phases.connect_s, until, ended))
-                came = await connection.head(until)
-            if not came:
-                raise late(ended)
-            if not connection.answer.head_done:
-                raise broken(NO_ANSWER)
-            if head.proxied and connection.answer.status == 407:
-                raise unsent(PROXY_REFUSED)
-        except (UpstreamFault, asyncio.CancelledError):
-            if connection is not None:
-                connection.abort()
-            raise
-        return connection, Reply(connection, phases, self._clock, sent)
-
-    def _soon(self, connection: Connection, request: bytes) -> None:
+    def soon(self, connection: Connection, request: bytes) -> None:
         """What is sent in one turn of the loop leaves at its end, all in a row: then whoever is at the other side, if it is this machine,
         wakes once for many requests, and each connection is asked in the very moment before whether it still stands."""
         connection.send_soon(request)
@@ -89,7 +57,7 @@ class Upstream:
         for connection in leaving:
             connection.leave()
 
-    async def _sent(self, pool: Pool, gone: Connection | None, start: bytes, body: bytes, bounds: tuple[float, float, str]) -> Connection:
+    async def sent(self, pool: Pool, gone: Connection | None, start: bytes, body: bytes, bounds: tuple[float, float, str]) -> Connection:
         """A connection that the request went out on, in place of one that was `gone` before any of it had left. Where that happens once
         more, another is taken, once: none of this is another attempt."""
         if gone is not None:
@@ -114,7 +82,7 @@ class Upstream:
             raise late("connect" if connect_by <= until else ended, may_have_run=False) from error
 
     async def _made(self, pool: Pool) -> Connection:
-        connection = Connection(pool, self._buffer, self._clock)
+        connection = Connection(pool, self._buffer, self.clock)
         try:
             await self._dialer.connect(pool.origin, connection)
         except BaseException:
@@ -126,10 +94,11 @@ class Upstream:
         pool.made(connection)
         return connection
 
-    def _pool(self, origin: Origin) -> Pool:
+    def pool(self, origin: Origin) -> Pool:
+        """The connections to an origin."""
         pool = self._pools.get(origin)
         if pool is None:
-            pool = self._pools[origin] = Pool(origin, self._most, self._clock, self._emptied)
+            pool = self._pools[origin] = Pool(origin, self._most, self.clock, self._emptied)
             self._all_gone.clear()
         return pool
 
@@ -141,7 +110,7 @@ class Upstream:
 
     def keep_only(self, urls: Iterable[tuple[str, bool]]) -> None:
         """Base URLs still in the catalog, and whether each may be inside. Connections to others close when their request ends."""
-        self._heads.forget()
+        self.heads.forget()
         origins = {parted(url, allow_private=inside)[0] for url, inside in set(urls)}
         for origin, pool in tuple(self._pools.items()):
             pool.retired = origin not in origins
@@ -159,13 +128,45 @@ class Upstream:
 class Sending:
     """One request on its way."""
 
-    __slots__ = ("_arguments", "_connection", "_reply", "_upstream")
+    __slots__ = ("_connection", "_phases", "_reply", "_request", "_request_id", "_upstream")
 
     def __init__(self, upstream: Upstream, request: UpstreamRequest, request_id: str, phases: Phases) -> None:
-        self._upstream, self._arguments = upstream, (request, request_id, phases)
+        self._upstream, self._request, self._request_id, self._phases = upstream, request, request_id, phases
 
     async def __aenter__(self) -> Reply:
-        self._connection, self._reply = await self._upstream.begin(*self._arguments)
+        upstream = self._upstream
+        request, request_id, phases = self._request, self._request_id, self._phases
+        sent = upstream.clock()
+        left = phases.deadline - sent
+        if left <= 0:
+            raise late("total", may_have_run=False)
+        until, ended = sent + phases.first_byte_s, "first_token"
+        if phases.deadline < until:
+            until, ended = phases.deadline, "total"
+        head = upstream.heads.of(request)
+        if not (request_id.isascii() and request_id.isprintable()):
+            raise unsent(BAD_HEADER)
+        start = b"%b%b\r\ncontent-length: %d\r\n\r\n" % (head.start, request_id.encode(), len(request.body))
+        pool = upstream.pool(head.origin)
+        connection = pool.lend_soon() if len(request.body) < LARGE_BODY else None
+        try:
+            if connection is not None:
+                upstream.soon(connection, start + request.body)
+                came = await connection.head(until)
+            if connection is None or not connection.sent:
+                connection = await upstream.sent(pool, connection, start, request.body, (sent + phases.connect_s, until, ended))
+                came = await connection.head(until)
+            if not came:
+                raise late(ended)
+            if not connection.answer.head_done:
+                raise broken(NO_ANSWER)
+            if head.proxied and connection.answer.status == 407:
+                raise unsent(PROXY_REFUSED)
+        except (UpstreamFault, asyncio.CancelledError):
+            if connection is not None:
+                connection.abort()
+            raise
+        self._connection, self._reply = connection, Reply(connection, phases, upstream.clock, sent)
         return self._reply
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

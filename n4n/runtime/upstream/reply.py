@@ -31,7 +31,7 @@ class Reply:
         self._headers: dict[str, str] | None = None
         self._inflate: Inflate | None = None
         self._strange = False  # its encoding is not known here, which matters only to who reads it
-        if not is_plain(answer.encoding):
+        if answer.encoding and not is_plain(answer.encoding):
             try:
                 self._inflate = Inflate(answer.encoding)
             except NotDecodable:
@@ -61,6 +61,9 @@ class Reply:
 
     async def read(self, limit: int = ANSWER_LIMIT) -> bytes:
         """The whole body; UpstreamFault when it is longer than `limit`, breaks off or stalls."""
+        answer = self._connection.answer
+        if answer.complete and answer.size <= limit and self._inflate is None and not self._strange:  # it came with its head
+            return self._connection.take()
         pieces: list[bytes] = []
         size = 0
         while piece := await self.next():
