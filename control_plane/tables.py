@@ -128,6 +128,7 @@ usage_ledger = Table(
     Column("prompt_tokens", BigInteger, nullable=False),  # all input
     Column("cached_tokens", BigInteger, nullable=False),
     Column("cache_write_tokens", BigInteger, nullable=False),
+    Column("cache_write_1h_tokens", BigInteger, nullable=False),  # of cache_write_tokens
     Column("completion_tokens", BigInteger, nullable=False),  # all output
     Column("reasoning_tokens", BigInteger, nullable=False),
     Column("counted_prompt_tokens", BigInteger),

@@ -17,7 +17,7 @@ _HEAD = b'["%b",%d,%b,%d,%b,%b,%b,%b,%b'
 _ROUTE = b"%b,%b,%b,%b,%b,%d"
 _MOST_ROUTES = 8192
 _DISPATCHED = DISPATCHED + b"%b,%d,%d,%b]\n"
-_SETTLED = SETTLED + b"%b,%b,%b,%b,%d,%d,%d,%d,%d,%b,%b,%b,%b,%b,%.3f,%b]\n"
+_SETTLED = SETTLED + b"%b,%b,%b,%b,%d,%d,%d,%d,%d,%b,%b,%b,%b,%b,%.3f,%b,%d]\n"
 _RATIO = _ENCODE(RATIO)
 
 
@@ -104,6 +104,7 @@ def _settled(record: Record, attempt: AttemptRecord) -> bytes:
         _money(cost),
         ((attempt.ended if attempt.ended is not None else record.clock()) - attempt.started) * 1000,
         b"null" if not last or record.ttft_s is None else b"%.3f" % (record.ttft_s * 1000),
+        usage.cache_write_1h_tokens,
     )
 
 

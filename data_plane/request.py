@@ -30,7 +30,7 @@ from n4n.core.plan import plan
 from n4n.core.pricing import cost_pico, usd
 from n4n.core.skins.skin import Skin
 from n4n.core.stream_guard import Abandon, Finish, GuardState, Hold, Interrupt, Pass, Release, StreamGuard
-from n4n.core.usage import estimate, suspect
+from n4n.core.usage import estimate, settled
 from n4n.runtime.signing import signed
 from n4n.runtime.upstream import Phases, Reply, UpstreamFault
 
@@ -371,8 +371,7 @@ def _bill(exchange: Exchange, reported: Usage | None, output_bytes: int) -> None
     """Usage and cost, once, for the client's block, the log line and the metrics: the provider's count where it can be believed."""
     record = exchange.record
     record.counted = estimate(exchange.chat.body_bytes, output_bytes)
-    believed = not suspect(reported, output_bytes > 0)
-    record.usage = reported if believed and reported is not None else record.counted
+    record.usage = settled(reported, record.counted, output_bytes > 0)
     record.cost_usd = usd(cost_pico(record.usage, record.attempts[-1].endpoint.price))
 
 

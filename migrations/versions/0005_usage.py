@@ -33,7 +33,14 @@ def upgrade() -> None:
         sa.Column("priority", sa.Text, nullable=False),
         *(
             sa.Column(name, sa.BigInteger, nullable=False)
-            for name in ("prompt_tokens", "cached_tokens", "cache_write_tokens", "completion_tokens", "reasoning_tokens")
+            for name in (
+                "prompt_tokens",
+                "cached_tokens",
+                "cache_write_tokens",
+                "cache_write_1h_tokens",
+                "completion_tokens",
+                "reasoning_tokens",
+            )
         ),
         sa.Column("counted_prompt_tokens", sa.BigInteger),
         sa.Column("counted_completion_tokens", sa.BigInteger),

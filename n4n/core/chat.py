@@ -24,7 +24,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
-    estimated: bool = False  # the provider's own count was missing or absurd, this is ours
+    estimated: bool = False  # the provider's own count was missing or absurd, this is ours, or some of it is
+    cache_write_1h_tokens: int = 0  # of `cache_write_tokens`, those kept for an hour
 
 
 class Chunk(msgspec.Struct, frozen=True):

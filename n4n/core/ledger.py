@@ -76,6 +76,7 @@ class Row(Head, frozen=True, array_like=True):
     cost_usd: _Money | None  # None: unpriced
     latency_ms: _Ms | None
     ttft_ms: _Ms | None
+    cache_write_1h_tokens: _Number = 0  # of `cache_write_tokens`
 
     def __post_init__(self) -> None:
         if self.state not in STATES:

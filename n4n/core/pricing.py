@@ -7,10 +7,10 @@ from n4n.core.chat import Usage
 
 
 def cost_pico(usage: Usage, prices: PriceList | None) -> int | None:
-    """Pico-USD of disjoint parts: uncached, cached and written input, output. None where a part has no price.
+    """Pico-USD of disjoint parts: input uncached, cached, written for minutes and written for an hour; output. None: one has no price.
 
-    Cached and written input without a price of their own cost what input costs. The tier is chosen by the whole input
-    and bills the whole request; what a tier does not price stays at the base price.
+    Cached and written input without a price of their own cost what input costs, written for an hour what written costs. The tier is
+    chosen by the whole input and bills the whole request; what a tier does not price stays at the base price.
     """
     if prices is None:
         return None
@@ -19,10 +19,13 @@ def cost_pico(usage: Usage, prices: PriceList | None) -> int | None:
     written = min(usage.cache_write_tokens, usage.prompt_tokens - cached)
     if not cached and not written and price.input is not None and price.output is not None:  # nearly always
         return usage.prompt_tokens * price.input + usage.completion_tokens * price.output
+    hourly = min(usage.cache_write_1h_tokens, written)
+    brief = price.input if price.cache_write is None else price.cache_write
     parts = (
         (usage.prompt_tokens - cached - written, price.input),
         (cached, price.input if price.cached_input is None else price.cached_input),
-        (written, price.input if price.cache_write is None else price.cache_write),
+        (written - hourly, brief),
+        (hourly, brief if price.cache_write_1h is None else price.cache_write_1h),
         (usage.completion_tokens, price.output),
     )
     total = 0

@@ -120,6 +120,18 @@ def estimate(body_bytes: int, output_bytes: int) -> Usage:
     return Usage(prompt_tokens=-(-body_bytes // BYTES_PER_TOKEN), completion_tokens=-(-output_bytes // BYTES_PER_TOKEN), estimated=True)
 
 
+def settled(reported: Usage | None, counted: Usage, has_output: bool) -> Usage:
+    """The provider's count where it can be believed, ours where not: a stream that broke off has told its input, but not its output."""
+    if reported is None or not suspect(reported, has_output):
+        return counted if reported is None else reported
+    if 0 < reported.prompt_tokens <= _ABSURD:
+        return msgspec.structs.replace(reported, completion_tokens=counted.completion_tokens, reasoning_tokens=0, estimated=True)
+    if 0 < reported.completion_tokens <= _ABSURD:
+        output, reasoning = reported.completion_tokens, reported.reasoning_tokens
+        return Usage(counted.prompt_tokens, output, reasoning_tokens=reasoning, estimated=True)
+    return counted
+
+
 def suspect(usage: Usage | None, has_output: bool) -> bool:
     """Whether a reported usage is missing, zero beside output that we saw, or beyond what any model can do."""
     if usage is None:

@@ -27,7 +27,7 @@ def settled(number: int = 1, **changes: object) -> bytes:
     ending = {
         "state": "ok", "error_class": None, "status": 200, "prompt_tokens": 12, "cached_tokens": 2, "cache_write_tokens": 0,
         "completion_tokens": 3, "reasoning_tokens": 1, "counted_prompt_tokens": 11, "counted_completion_tokens": 3, "counted_by": "ratio",
-        "estimated": False, "cost_usd": "0.00006", "latency_ms": 12.5, "ttft_ms": 3.25,
+        "estimated": False, "cost_usd": "0.00006", "latency_ms": 12.5, "ttft_ms": 3.25, "cache_write_1h_tokens": 0,
     }  # fmt: skip
     values = dict(zip(Row.__struct_fields__, [*head(number), *ending.values()], strict=True)) | changes
     return b"S" + msgspec.json.encode(list(values.values())) + b"\n"

@@ -22,13 +22,14 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
     read: int | None = None
     output: int | None = None
     thinking: int | None = None
+    hourly: int | None = None  # of `written`
 
     def told(self, said: object) -> Counts:
         """With what one `usage` object says laid over it."""
         if not isinstance(said, Mapping):
             return self
         usage = cast(Mapping[str, object], said)
-        details = usage.get("output_tokens_details")
+        details, lifetimes = usage.get("output_tokens_details"), usage.get("cache_creation")
         thinking = _count(details.get("thinking_tokens")) if isinstance(details, Mapping) else None
         return Counts(
             _later(usage.get("input_tokens"), self.uncached),
@@ -36,11 +37,12 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
             _later(usage.get("cache_read_input_tokens"), self.read),
             _later(usage.get("output_tokens"), self.output),
             self.thinking if thinking is None else thinking,
+            _later(lifetimes.get("ephemeral_1h_input_tokens"), self.hourly) if isinstance(lifetimes, Mapping) else self.hourly,
         )
 
     def before_output(self) -> Counts:
         """The same input; the output that a stream's first event tells is a placeholder, no count."""
-        return Counts(self.uncached, self.written, self.read)
+        return Counts(self.uncached, self.written, self.read, hourly=self.hourly)
 
     @property
     def usage(self) -> Usage | None:
@@ -48,7 +50,8 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
         if self.uncached is None and self.output is None:
             return None
         read, written, output = self.read or 0, self.written or 0, self.output or 0
-        return Usage((self.uncached or 0) + read + written, output, read, written, min(self.thinking or 0, output))
+        thinking, hourly = min(self.thinking or 0, output), min(self.hourly or 0, written)
+        return Usage((self.uncached or 0) + read + written, output, read, written, thinking, cache_write_1h_tokens=hourly)
 
 
 NOTHING = Counts()

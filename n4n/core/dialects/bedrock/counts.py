@@ -15,6 +15,13 @@ from n4n.core.chat import Usage
 REASONING_PATH = "/usage/output_tokens_details"  # where Claude tells what it reasoned; Converse has no word for it
 
 
+class Lifetime(msgspec.Struct, gc=False):
+    """How much was written to be kept for how long."""
+
+    ttl: object = None
+    inputTokens: object = None
+
+
 class Told(msgspec.Struct, gc=False):
     """`usage` of an answer."""
 
@@ -22,6 +29,7 @@ class Told(msgspec.Struct, gc=False):
     outputTokens: int | float | None = None
     cacheReadInputTokens: int | float | None = None
     cacheWriteInputTokens: int | float | None = None
+    cacheDetails: list[Lifetime] | None = None
 
 
 def usage_of(told: Told | None, reasoning: int = 0) -> Usage | None:
@@ -30,7 +38,9 @@ def usage_of(told: Told | None, reasoning: int = 0) -> Usage | None:
         return None
     read, written = _count(told.cacheReadInputTokens), _count(told.cacheWriteInputTokens)
     output = _count(told.outputTokens)
-    return Usage(_count(told.inputTokens) + read + written, output, read, written, min(reasoning, output))
+    hourly = min(written, sum(_count(one.inputTokens) for one in told.cacheDetails or () if one.ttl == "1h"))
+    prompt = _count(told.inputTokens) + read + written
+    return Usage(prompt, output, read, written, min(reasoning, output), cache_write_1h_tokens=hourly)
 
 
 def reasoning_in(fields: object) -> int:
