@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from n4n.core.chat import ChatRequest, Chunk, Done, Usage
 from n4n.core.dialects.completion import joined
 from n4n.core.dialects.table import DIALECTS
+from n4n.core.skins.openai_responses import OpenAIResponses
 from n4n.core.skins.responses import read_responses
 from n4n.core.skins.responses_answer import read, whole
 from n4n.core.skins.responses_stream import ResponsesStream
@@ -491,3 +492,15 @@ def test_no_payload_makes_it_raise(payload: bytes, finishes: bool, own: bool) ->
         stream.receive(Chunk(raw, finishes=finishes))
         assert isinstance(stream.finish(USAGE, NOTE), tuple)
         assert whole(Chunk(raw), request(), USAGE, NOTE)
+
+
+def test_the_skin_says_all_of_it() -> None:
+    skin = OpenAIResponses()
+    asked = skin.read(b'{"model":"m","input":"hi","truncation":"auto"}', lambda name: None)
+    chat = Chunk(json.dumps({**HEAD, "choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}]}).encode())
+
+    assert skin.losses(asked) == ("truncation was left out: only the Responses API has a word for it",)
+    assert json.loads(skin.whole(chat, asked, USAGE, NOTE))["output"][0]["content"][0]["text"] == "a"
+    assert isinstance(skin.frames(asked), ResponsesStream)
+    assert skin.envelope(ERROR) == ERROR
+    assert skin.keep_alive.startswith(b":")
