@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from n4n.core import ordering
 from n4n.core.breaker import Breaker
 from n4n.core.candidates import Candidate, Eliminated, Plan, World, model_barred
-from n4n.core.catalog import Endpoint, Model, Target
+from n4n.core.catalog import Endpoint, Model, Snapshot, Target
 from n4n.core.chat import ChatRequest
 from n4n.core.directives import NONE
 from n4n.core.fitness import CONTENT, most_bytes
@@ -44,6 +44,7 @@ class _Calm:
     lenient: bool  # a feature that an endpoint lacks is left out of the request, by every model's policy
     lacking: frozenset[str]  # features that some place lacks and nobody may leave out
     most_bytes: float  # a body up to this size may fit into every window
+    alone: Plan | None  # of the one place, with one account, while its score is whole; None: there is more to decide
 
 
 def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: float, draw: Callable[[], float]) -> Plan | None:
@@ -68,17 +69,23 @@ def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: 
             if view.breaker.kept is not Breaker.CLOSED or view.cooldown_until > now or view.overloaded_until > now:
                 return None
             score, latency_ms, tokens_per_s = view.score, view.latency_ms, view.tokens_per_s
+        if known.alone is not None and score == 1.0:
+            return known.alone
         first = ordering.key(place.strategy, endpoint, score, latency_ms, tokens_per_s, draw)
         placed.append((place.rank, first, ordering.latency(latency_ms), ordering.cost(endpoint), endpoint.id, score, place.candidate))
     if len(placed) > 1:
         placed.sort()
+    return _plan(known, tuple([_drawn(one[-1], one[-2], draw) for one in placed]), world.snapshot)
+
+
+def _plan(known: _Calm, candidates: tuple[Candidate, ...], snapshot: Snapshot) -> Plan:
     return Plan(
         target=known.target,
         model=known.model,
-        candidates=tuple([_drawn(one[-1], one[-2], draw) for one in placed]),
+        candidates=candidates,
         eliminated=known.eliminated,
         considered=known.considered,
-        catalog_version=world.snapshot.version,
+        catalog_version=snapshot.version,
         directives=NONE,
         max_attempts=known.max_attempts,
         fallback=True,
@@ -123,7 +130,7 @@ def _made(world: World, target: Target, allowed: frozenset[str]) -> _Calm:
     served = [place.endpoint for place in places]
     if any(model_barred(allowed, model, target.name) for model in models):
         places.clear()
-    return _Calm(
+    calm = _Calm(
         target,
         models[0],
         tuple(places),
@@ -133,7 +140,11 @@ def _made(world: World, target: Target, allowed: frozenset[str]) -> _Calm:
         all(model.unsupported_params == "drop" for model in models),
         frozenset().union(*(_lacking(endpoint, world) for endpoint in served)),
         min((most for endpoint in served if (most := most_bytes(endpoint)) is not None), default=math.inf),
+        None,
     )
+    if len(places) != 1 or len(places[0].endpoint.accounts) != 1:
+        return calm
+    return replace(calm, alone=_plan(calm, (places[0].candidate,), snapshot))
 
 
 def _lacking(endpoint: Endpoint, world: World) -> frozenset[str]:
