@@ -123,6 +123,19 @@ async def test_what_ran_out_of_time_but_was_carried_out_leaves_no_lease(server: 
         assert limits.held == 1
 
 
+async def test_who_leaves_while_redis_is_asked_holds_nothing_afterwards(server: ValkeyServer) -> None:
+    subject = subject_of(concurrency=5, rpm=600)
+    async with limits_of(server) as (limits, _):
+        for n in range(20):
+            asking = asyncio.create_task(limits.reserve(f"gone{n}", [(subject, Draw())]))
+            await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        after = (await limits.reserve("next", [(subject, Draw())]))[0]
+        assert isinstance(after, Reservation) and after.levels.running == 1
+        assert after.levels.used["requests"] < 1.1
+
+
 async def test_all_routers_hear_of_a_cooldown_and_the_longest_wins(server: ValkeyServer) -> None:
     heard: list[Sight] = []
     async with limits_of(server) as (one, _), limits_of(server, "r2", heard) as (two, _):

@@ -106,15 +106,23 @@ class Limits:
             self._return()
         if self._lingering:
             self._send()
-        outcomes = await self._outcomes([scripts.reserve(id, subject, draw) for subject, draw in asks])
+        try:
+            outcomes = await self._outcomes([scripts.reserve(id, subject, draw) for subject, draw in asks])
+        except asyncio.CancelledError:
+            for subject, draw in asks:  # nobody is left to hold what Redis granted
+                self._linger(scripts.settle(id, subject, _all_of(subject, draw)))
+            raise
         now = self._now()
         found: list[Reservation | Refusal] = []
         for (subject, draw), outcome in zip(asks, outcomes, strict=True):
-            if isinstance(outcome, StoreUnavailable):
+            try:
+                if isinstance(outcome, StoreUnavailable):
+                    raise outcome
+                answer = scripts.reserved(id, subject, outcome)
+            except StoreUnavailable:
                 self._store.post(scripts.settle(id, subject, _all_of(subject, draw)))  # it may have run
                 found.append(self._reserved_here(id, subject, draw))
                 continue
-            answer = scripts.reserved(id, subject, outcome)
             self._remember(subject, answer.levels, now)
             found.append(self._holding(answer, subject, draw, now) if isinstance(answer, Grant) else answer)
         return found
@@ -183,7 +191,7 @@ class Limits:
             self._announced = bring | self._announced
             return
         for name, (until, ms) in cooling.items():
-            if name not in bring and self._seen.get(name, 0.0) < until:
+            if self._seen.get(name, 0.0) < until and ms > bring.get(name, 0.0) + 1.0:
                 self._others(Sight(name, ms / 1000))
         self._seen = {name: until for name, (until, _) in cooling.items()}
 
