@@ -113,8 +113,8 @@ def test_models_are_listed_by_the_sdk(client):
         ({"extra_headers": {"x-n4n-routing": "colour=red"}}, openai.BadRequestError, "invalid_directive"),
         ({"messages": []}, openai.BadRequestError, "invalid_request"),
         (
-            {"model": "claude-haiku-4-5", "extra_headers": {"x-n4n-routing": "require=sim-anthropic"}},
-            openai.APIStatusError,
+            {"model": "claude-sonnet-4-5", "extra_headers": {"x-n4n-routing": "require=sim-east"}},
+            openai.BadRequestError,
             "no_eligible_endpoint",
         ),
     ],
