@@ -29,6 +29,7 @@ _SPELLED = tuple(
     (family, tuple(tuple(spelling.format(member) for member in ("limit", "remaining", "reset")) for spelling in spellings))
     for family, spellings in _FAMILIES.items()
 )
+_ALL = frozenset(name for _, spellings in _SPELLED for named in spellings for name in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Quota:
 def read_quotas(headers: Mapping[str, str], now: float) -> dict[str, Quota]:
     """The buckets an answer speaks of: requests, tokens, input_tokens, output_tokens. Header names in lower case; `now` in Unix seconds."""
     found: dict[str, Quota] = {}
+    if _ALL.isdisjoint(headers):
+        return found
     for family, spellings in _SPELLED:
         for named_limit, named_remaining, named_reset in spellings:
             limit = _whole(headers.get(named_limit))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.resources import files
 from typing import cast
 
@@ -16,6 +17,7 @@ def _script(name: str) -> Script:
     return Script(name, files("n4n.runtime.limits").joinpath("lua", f"{name}.lua").read_text())
 
 
+_text = lru_cache(8192)(repr)  # limits and rates are the same again and again; ten of them are in every step
 RESERVE, SETTLE, RENEW, SIGHT = (_script(name) for name in ("reserve", "settle", "renew", "sight"))
 SIGHT_KEYS = ("n4n:{sight}:r", "n4n:{sight}:c")
 
@@ -23,9 +25,9 @@ SIGHT_KEYS = ("n4n:{sight}:r", "n4n:{sight}:c")
 def reserve(id: str, subject: Subject, draw: Draw, lease_ms: float = LEASE_MS) -> Command:
     """Everything or nothing. It may be sent twice only under two ids."""
     most, streams = subject.concurrency, subject.streams
-    args: list[Word] = [id, repr(lease_ms), -1 if most is None else most, -1 if streams is None else streams, 1 if draw.stream else 0]
+    args: list[Word] = [id, _text(lease_ms), -1 if most is None else most, -1 if streams is None else streams, 1 if draw.stream else 0]
     for rate in subject.rates:
-        args += (rate.name, repr(draw.amount(rate)), repr(draw.room(rate)), repr(rate.per_ms))
+        args += (rate.name, _text(draw.amount(rate)), _text(draw.room(rate)), _text(rate.per_ms))
     return RESERVE.call(subject.keys, args)
 
 
@@ -48,17 +50,17 @@ def time_of(reply: Reply) -> float:
 
 def settle(id: str, subject: Subject, told: Settlement) -> Command:
     """Once; again, it changes nothing but the corrections."""
-    args: list[Word] = [id, repr(told.until_ms)]
+    args: list[Word] = [id, _text(told.until_ms)]
     for rate in subject.rates:
-        args += (rate.name, repr(told.refunds.get(rate.name, 0.0)), repr(told.floors.get(rate.name, 0.0)), repr(rate.per_ms))
+        args += (rate.name, _text(told.refunds.get(rate.name, 0.0)), _text(told.floors.get(rate.name, 0.0)), _text(rate.per_ms))
     return SETTLE.call(subject.keys, args)
 
 
 def renew(subject: Subject, held: Mapping[str, bool], added: Mapping[str, float], lease_ms: float = LEASE_MS) -> Command:
     """`held`: reservations, and whether each is a stream; `added`: what was used while Redis was away."""
-    args: list[Word] = [repr(lease_ms), len(subject.rates)]
+    args: list[Word] = [_text(lease_ms), len(subject.rates)]
     for rate in subject.rates:
-        args += (rate.name, repr(added.get(rate.name, 0.0)), repr(rate.per_ms))
+        args += (rate.name, _text(added.get(rate.name, 0.0)), _text(rate.per_ms))
     for id, stream in held.items():
         args += (id, 1 if stream else 0)
     return RENEW.call(subject.keys, args)
@@ -66,9 +68,9 @@ def renew(subject: Subject, held: Mapping[str, bool], added: Mapping[str, float]
 
 def sight(router: str, alive_ms: float, cooldowns: Mapping[str, float]) -> Command:
     """This router lives, and knows of these cooldowns (ms from now)."""
-    args: list[Word] = [router, repr(alive_ms)]
+    args: list[Word] = [router, _text(alive_ms)]
     for name, ms in cooldowns.items():
-        args += (name, repr(ms))
+        args += (name, _text(ms))
     return SIGHT.call(SIGHT_KEYS, args)
 
 
