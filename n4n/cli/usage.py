@@ -6,12 +6,13 @@ import csv
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from n4n.cli import values
 from n4n.cli.calls import ask
 from n4n.cli.instance import offer_instance
-from n4n.cli.output import Row, note, number, print_rows
+from n4n.cli.output import note, number, print_rows
 from n4n.cli.parser import Commands, example
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ COLUMNS = {
     "requests": "REQUESTS", "attempts": "ATTEMPTS", "failed": "FAILED", "prompt_tokens": "TOKENS IN", "cached_tokens": "CACHED",
     "completion_tokens": "TOKENS OUT", "cost_usd": "COST USD", "count_ratio": "REPORTED/COUNTED",
 }  # fmt: skip
+FIELDS = (
+    "requests", "attempts", "failed", "unknown", "unpriced", "estimated", "prompt_tokens", "cached_tokens", "cache_write_tokens",
+    "completion_tokens", "reasoning_tokens", "cost_usd", "count_ratio",
+)  # fmt: skip
 
 
 def add(commands: Commands) -> None:
@@ -44,10 +49,10 @@ def add(commands: Commands) -> None:
 def run(args: Namespace) -> int:
     """`n4n usage`"""
     totals = ask(args, "adding up", lambda client: client.usage(args.by, args.since, args.until))
-    rows = [usage_row(args.by, total) for total in totals]
     if args.output == "csv":
-        _print_csv(rows, args.by)
+        _print_csv(args.by, totals)
         return 0
+    rows = [usage_row(args.by, total) for total in totals]
     empty = f"nothing was used since {time.strftime('%Y-%m-%d %H:%M', time.gmtime(args.since / 1000))} UTC"
     print_rows(rows, {args.by: args.by.upper(), **COLUMNS}, args.output, empty=empty)
     unpriced = sum(total.unpriced for total in totals)
@@ -59,34 +64,13 @@ def run(args: Namespace) -> int:
 def usage_row(by: str, total: UsageTotal) -> dict[str, object]:
     """A group by its column names. `count_ratio`: output tokens as reported by the provider, per token that n4n counted itself."""
     counted = total.counted_completion_tokens
-    return {
-        by: total.group,
-        "requests": total.requests,
-        "attempts": total.attempts,
-        "failed": total.failed,
-        "unknown": total.unknown,
-        "unpriced": total.unpriced,
-        "estimated": total.estimated,
-        "prompt_tokens": total.prompt_tokens,
-        "cached_tokens": total.cached_tokens,
-        "cache_write_tokens": total.cache_write_tokens,
-        "completion_tokens": total.completion_tokens,
-        "reasoning_tokens": total.reasoning_tokens,
-        "cost_usd": number(total.cost_usd),
-        "count_ratio": round(total.compared_completion_tokens / counted, 3) if counted else None,
-    }
+    ratio = round(total.compared_completion_tokens / counted, 3) if counted else None
+    told = {"cost_usd": number(total.cost_usd), "count_ratio": ratio}
+    return {by: total.group, **{name: told[name] if name in told else getattr(total, name) for name in FIELDS}}
 
 
-def _print_csv(rows: list[dict[str, object]], by: str) -> None:
-    from n4n.runtime.control_client import UsageTotal
-
-    names = list(usage_row(by, UsageTotal("", *(0,) * 13, None)))
-    out = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+def _print_csv(by: str, totals: Sequence[UsageTotal]) -> None:
+    """Money as it stands in the ledger, to the last digit; empty where nothing had a price."""
+    out = csv.DictWriter(sys.stdout, (by, *FIELDS), lineterminator="\n")
     out.writeheader()
-    out.writerows([_plain(row) for row in rows])
-
-
-def _plain(row: Row) -> dict[str, object]:
-    from n4n.cli.output import cell
-
-    return {name: cell(value) if isinstance(value, float) else value for name, value in row.items()}
+    out.writerows([{**usage_row(by, total), "cost_usd": total.cost_usd} for total in totals])

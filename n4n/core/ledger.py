@@ -9,7 +9,7 @@ follows those it knows, and one that a writer did not know yet has a default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -115,17 +115,20 @@ def read_rows(lines: bytes) -> tuple[list[Row], int]:
     return rows, refused
 
 
-def never_settled(segments: Iterable[bytes]) -> list[bytes]:
-    """`S` lines, state `unknown`, for what a router that is gone had dispatched and not settled; the segments as whole lines."""
-    open_lines: dict[bytes, bytes] = {}
-    settled: set[bytes] = set()
-    for lines in segments:
-        for line in lines.splitlines():
-            if line.startswith(DISPATCHED):
-                open_lines[line[_ID]] = line
-            else:
-                settled.add(line[_ID])
-    return [closed for attempt, line in open_lines.items() if attempt not in settled and (closed := _unknown(line))]
+def still_open(before: Mapping[bytes, bytes], lines: bytes) -> dict[bytes, bytes]:
+    """Fold over a log's segments, oldest first: the dispatch lines, by attempt, that nothing so far has settled."""
+    after = dict(before)
+    for line in lines.splitlines():
+        if line.startswith(DISPATCHED):
+            after[line[_ID]] = line
+        else:
+            after.pop(line[_ID], None)
+    return after
+
+
+def closed_as_unknown(dispatches: Iterable[bytes]) -> list[bytes]:
+    """`S` lines, state `unknown`, for what a router that is gone had dispatched and not settled."""
+    return [closed for line in dispatches if (closed := _unknown(line))]
 
 
 def _unknown(line: bytes) -> bytes:

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # see control_link
 
@@ -19,7 +20,7 @@ import grpc
 
 from n4n.core.discovery import LinkRules, Tries, answered, next_try
 from n4n.core.errors import StartFailed
-from n4n.core.ledger import never_settled, settled_lines, whole_lines
+from n4n.core.ledger import closed_as_unknown, settled_lines, still_open, whole_lines
 from n4n.runtime import wire
 from n4n.runtime.control_link import Identity, open_channel, told
 from n4n.runtime.segments import Orphan, Segments, orphans
@@ -93,15 +94,16 @@ class UsageLink:
 
     async def _take_over(self, orphan: Orphan) -> None:
         try:
-            contents = [whole_lines(path.read_bytes()) for path in orphan.paths]
-            unknown = never_settled(contents)
+            left: dict[bytes, bytes] = {}
+            for path in orphan.paths:
+                left = still_open(left, await _lines_of(path))
             log.info(
-                "%d bytes of usage that %s left are shipped, %d attempts unsettled", sum(map(len, contents)), orphan.name, len(unknown)
+                "usage that %s left in %d segments is shipped; attempts it never settled: %d", orphan.name, len(orphan.paths), len(left)
             )
-            for line in unknown:
+            for line in closed_as_unknown(left.values()):
                 self._segments.append(line)
-            for path, content in zip(orphan.paths, contents, strict=True):
-                settled = settled_lines(content)
+            for path in orphan.paths:
+                settled = settled_lines(await _lines_of(path))
                 while settled:
                     end = settled.find(b"\n", BATCH_BYTES) + 1 or len(settled)
                     await self._deliver(path.name, end, settled[:end])
@@ -148,3 +150,8 @@ class UsageLink:
         channel, self._channel, self._report = self._channel, None, None
         if channel is not None:
             await channel.close(None)
+
+
+async def _lines_of(path: Path) -> bytes:
+    """Off the loop: it may be many segments, of megabytes each, on a disk that has just been busy."""
+    return whole_lines(await asyncio.to_thread(path.read_bytes))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from data_plane.ledger import Ledger
-from n4n.core.ledger import Row, never_settled, read_rows, settled_lines
+from n4n.core.ledger import Row, read_rows, settled_lines, still_open
 from n4n.runtime.segments import Segments
 from tests.support.answers import completion, error, fails_after, hang_after, hang_before_headers, rate_limited, reset_after, sse, usage
 from tests.support.router import RunningRouter, catalog, running_router
@@ -101,7 +101,7 @@ async def test_a_client_that_leaves_leaves_a_cancelled_row_with_the_estimate(tmp
         upstream.script(hang_after(*"abcdefgh") if seen else hang_before_headers())
         asking = asyncio.create_task(_first_bytes(house))
         await upstream.arrived()
-        assert never_settled([kept.lines]) != [], "were it killed now, the attempt would be known"
+        assert still_open({}, kept.lines), "were it killed now, the attempt would be known"
         if seen:
             await asking
         asking.cancel()
