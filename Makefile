@@ -25,7 +25,7 @@ check: $(VENV)/dev.stamp  ## format, lint, types, import contracts, fresh stubs,
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tests/support/check_stubs.py
-	@$(BIN)/python -m pytest -q -n auto -p no:randomly --cov --cov-report=term:skip-covered tests/core
+	@$(BIN)/python -m pytest -q -n auto -p no:randomly --hypothesis-profile=quick --cov --cov-report=term:skip-covered tests/core
 
 bench: $(VENV)/dev.stamp  ## measure n4n beside other gateways, write docs/performance.md (ARGS=--quick, or ARGS="--ab DIR DIR")
 	@$(BIN)/python -m bench $(ARGS)

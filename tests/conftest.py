@@ -14,6 +14,7 @@ if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # before prometheus_client is 
     atexit.register(shutil.rmtree, os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 hypothesis.settings.register_profile("n4n", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("n4n"), max_examples=25)  # make check
 hypothesis.settings.load_profile("n4n")  # how fast this machine is today is no reason to fail
 
 _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)

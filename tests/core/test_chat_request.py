@@ -191,3 +191,20 @@ def test_no_bytes_do_worse_than_a_refusal(raw: bytes) -> None:
     for tried in (raw, b'{"model":"m","messages":[{}],' + raw + b"}", b'{"model":"m","messages":[{}],"stream":' + raw + b"}"):
         with contextlib.suppress(MalformedRequest):
             read_chat(tried)
+
+
+def test_what_is_kept_of_the_names_of_bodies_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes: dict[tuple[str, ...], object] = {}
+    monkeypatch.setattr("n4n.core.chat_request._shapes", shapes)
+    monkeypatch.setattr("n4n.core.chat_request._MOST_SHAPES", 3)
+
+    for number in range(10):
+        read_chat(b'{"model":"m","messages":[{}],"x%d":1}' % number)
+        assert len(shapes) <= 3
+    kept = dict(shapes)
+    read_chat(b'{"model":"m","messages":[{}],"%b":1}' % (b"x" * 100_000))
+    assert shapes.keys() <= kept.keys(), "a name as long as that is not kept"
+
+
+def test_parts_in_messages_that_nobody_can_read_are_no_features() -> None:
+    assert read_chat(b'{"model":"m","messages":[{"content":[{"type":7},"image_url"]}]}').features == frozenset()
