@@ -1,4 +1,4 @@
-"""The request path, top to bottom: plan ▸ attempt ▸ (wait ▸ attempt)* ▸ settle.
+"""The request path, top to bottom: plan ▸ reserve ▸ attempt ▸ (wait ▸ attempt)* ▸ settle.
 
 Every skin runs this and nothing else. Deciders say what to do (plan, attempts, guard); this loop asks, performs, reports
 back. Up to the guard's release a failed attempt is invisible to the client; after it there is no other attempt.
@@ -25,7 +25,7 @@ from n4n.core.candidates import Candidate, Cooldown, Plan
 from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, UpstreamRequest, Usage
 from n4n.core.dialects import Dialect, StreamDecoder
 from n4n.core.directives import NONE, Directives
-from n4n.core.errors import FailedAttempt, Failure, FailureClass, RequestError, StreamInterrupted
+from n4n.core.errors import FailedAttempt, Failure, FailureClass, RequestError, StreamInterrupted, Untellable
 from n4n.core.plan import plan
 from n4n.core.pricing import cost_pico, usd
 from n4n.core.skins.skin import Skin
@@ -75,6 +75,7 @@ async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attem
     """Performs what the attempt machine says until the client has its answer; GatewayError when it gives up."""
     record, health = exchange.record, router.health
     planned = True  # in this very moment: nothing can have changed since
+    untold: Untellable | None = None
     while True:
         step = attempts.next_step(router.clock(), router.draw())
         record.fallback_attempts = attempts.fallback_attempts
@@ -93,7 +94,12 @@ async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attem
                 if candidate.trial and not health.start_trial(candidate, router.snapshot):
                     attempts.withdrawn()
                     continue
-                failure = await _attempt(router, exchange, made, candidate, deadline, spending)
+                try:
+                    failure = await _attempt(router, exchange, made, candidate, deadline, spending)
+                except Untellable as error:
+                    untold = untold or error
+                    attempts.withdrawn()
+                    continue
                 if failure is None:
                     attempts.succeeded(router.clock())
                     return
@@ -106,7 +112,7 @@ async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attem
                     await asyncio.sleep(seconds)
                 record.waited_s += router.clock() - begun
             case GiveUp(error=error):
-                raise error
+                raise error if untold is None or record.attempts else untold
             case _:
                 assert_never(step)
 

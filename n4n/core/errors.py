@@ -71,6 +71,12 @@ class MalformedRequest(RequestError):
     """The request is not valid."""
 
 
+class Untellable(RequestError):
+    """A part of the request cannot be told to an endpoint; another one may take it."""
+
+    code = "no_eligible_endpoint"
+
+
 class BodyTooLarge(RequestError):
     """The request body is larger than this gateway accepts."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from n4n.core.chat_request import read_chat
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, Untellable
 from tests.support.bedrock import BEDROCK, CALL, GPT, LLAMA, NOVA, POINT, PROFILE, SPEC, TOOL, body, endpoint, request, turns, warned
 
 # ── messages
@@ -183,11 +183,23 @@ def test_images_documents_and_sounds_go_as_bytes() -> None:
         ({"type": "video_url"}, "takes no video_url there"),
     ],
 )
-def test_a_part_that_cannot_be_told_is_named(part: dict[str, Any], why: str) -> None:
-    asked = request([{"role": "user", "content": [{"type": "text", "text": "a"}, part]}])
+def test_a_question_that_cannot_be_told_is_not_asked_without_a_part_of_it(part: dict[str, Any], why: str) -> None:
+    with pytest.raises(Untellable) as caught:
+        body(request([{"role": "user", "content": [{"type": "text", "text": "a"}, part]}]))
 
-    assert body(asked)["messages"][0]["content"] == [{"text": "a"}]
-    assert warned(asked) == (f"messages[0].content[1] was left out: endpoint e1 {why}",)
+    assert (caught.value.message, caught.value.param) == (f"messages[0].content[1]: endpoint e1 {why}", "messages")
+
+
+def test_instructions_with_a_picture_in_them_are_not_followed_without_it() -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QQ=="}}
+    with pytest.raises(Untellable, match="takes no image_url among instructions"):
+        body(request([{"role": "system", "content": [part]}, {"role": "user", "content": "a"}]))
+
+
+def test_a_guarded_text_that_is_blank_is_nothing() -> None:
+    asked = request([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "guarded_text", "text": " "}]}])
+
+    assert body(asked)["messages"][0]["content"] == [{"text": "a"}] and warned(asked) == ()
 
 
 def test_an_image_may_be_written_with_escapes() -> None:
@@ -216,14 +228,11 @@ def test_media_that_are_no_text_are_refused(part: dict[str, Any]) -> None:
 
 def test_other_things_that_cannot_be_told_are_named_once() -> None:
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QQ==", "detail": "high"}}
-    asked = request(
-        [{"role": "system", "content": [part]}, {"role": "user", "name": "ann", "content": [part]}, {"role": "user", "name": "bob"}]
-    )
+    asked = request([{"role": "user", "name": "ann", "content": [part]}, {"role": "user", "name": "bob"}])
 
     assert warned(asked) == (
-        "messages[0].content[0] was left out: endpoint e1 takes no image_url among instructions",
         "the name of a message was left out: endpoint e1 has no word for it",
-        "messages[1].content[0].image_url.detail was left out: endpoint e1 has no word for it",
+        "messages[0].content[0].image_url.detail was left out: endpoint e1 has no word for it",
     )
 
 

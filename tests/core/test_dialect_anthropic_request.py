@@ -14,7 +14,7 @@ from n4n.core.chat import ChatRequest, Native, UpstreamRequest
 from n4n.core.chat_request import read_chat
 from n4n.core.dialects import anthropic
 from n4n.core.dialects.anthropic import Anthropic
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, Untellable
 from n4n.core.skins.messages import read_messages
 
 ANTHROPIC = Anthropic()
@@ -285,21 +285,18 @@ def test_parts_become_blocks(part: object, block: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "warning"),
+    ("part", "why"),
     [
-        (
-            {"type": "file", "file": {"file_id": "file-1"}},
-            "messages[0].content[1] was left out: endpoint e1 takes no file by an id of OpenAI",
-        ),
-        ({"type": "input_audio", "input_audio": {}}, "messages[0].content[1] was left out: endpoint e1 takes no input_audio"),
-        ({"type": "image_url"}, "messages[0].content[1] was left out: endpoint e1 takes no image_url"),
+        ({"type": "file", "file": {"file_id": "file-1"}}, "takes no file by an id of OpenAI"),
+        ({"type": "input_audio", "input_audio": {}}, "takes no input_audio"),
+        ({"type": "image_url"}, "takes no image_url"),
     ],
 )
-def test_a_part_that_messages_cannot_hold_is_named(part: object, warning: str) -> None:
-    sent = encoded(chat(messages=[user([{"type": "text", "text": "See:"}, part])]))
+def test_a_question_that_messages_cannot_hold_is_not_asked_without_a_part_of_it(part: object, why: str) -> None:
+    with pytest.raises(Untellable) as caught:
+        encoded(chat(messages=[user([{"type": "text", "text": "See:"}, part])]))
 
-    assert json.loads(sent.body)["messages"] == [{"role": "user", "content": "See:"}]
-    assert sent.warnings == (warning,)
+    assert caught.value.message == f"messages[0].content[1]: endpoint e1 {why}"
 
 
 def test_what_is_soft_is_left_out_and_named_once() -> None:

@@ -16,7 +16,7 @@ from n4n.core.chat import ChatRequest, Native, UpstreamRequest
 from n4n.core.chat_request import read_chat
 from n4n.core.dialects import responses
 from n4n.core.dialects.table import DIALECTS
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, Untellable
 
 RESPONSES = DIALECTS["openai_responses"]
 USER = {"role": "user", "content": "hi"}
@@ -350,11 +350,6 @@ def test_every_parameter_that_responses_knows_is_translated(asked: dict[str, obj
             "cache_control was left out: endpoint e1 caches by itself",
         ),
         (
-            {"messages": [{"role": "user", "content": [{"type": "video", "cache_control": None}]}]},
-            {},
-            "messages[0].content[0] was left out: endpoint e1 takes no video",
-        ),
-        (
             {"messages": [{"role": "assistant", "content": [{"type": "image_url", "image_url": "u"}]}]},
             {},
             "messages[0].content[0] was left out: endpoint e1 takes no image_url of an assistant",
@@ -532,3 +527,10 @@ def test_reasoning_that_cannot_be_read_there_is_left_out() -> None:
 def test_own_words_that_nobody_could_read_are_refused(asked: ChatRequest) -> None:
     with pytest.raises(MalformedRequest):
         sent(asked)
+
+
+def test_a_question_that_cannot_be_told_is_not_asked_without_a_part_of_it() -> None:
+    with pytest.raises(Untellable) as caught:
+        sent(request(messages=[{"role": "user", "content": [{"type": "video", "cache_control": None}]}]))
+
+    assert caught.value.message == "messages[0].content[0]: endpoint e1 takes no video"

@@ -13,7 +13,7 @@ from n4n.core.chat import ChatRequest, UpstreamRequest
 from n4n.core.chat_request import read_chat
 from n4n.core.dialects.gemini import Gemini
 from n4n.core.dialects.gemini.thinking import version_of
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, Untellable
 
 GEMINI = Gemini()
 USER = {"role": "user", "content": "hi"}
@@ -386,16 +386,24 @@ def test_escapes_in_a_data_uri_are_undone() -> None:
             inline("image/png", "QUJD"),
             "detail was left out: Gemini chooses an image's resolution itself",
         ),
-        (
-            file(file_id="file-123"),
-            {"text": ""},
-            "messages[0].content[0] was left out: a file_id is known only to the provider that gave it out; send file_data",
-        ),
-        ({"type": "hologram"}, {"text": ""}, "messages[0].content[0] was left out: Gemini has no part of type 'hologram'"),
     ],
 )
 def test_what_is_guessed_or_left_out_of_media_is_said(made: object, expected: object, warning: str) -> None:
     assert part(made) == (expected, [warning])
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (file(file_id="file-123"), "a file_id is known only to the provider that gave it out; send file_data"),
+        ({"type": "hologram"}, "Gemini has no part of type 'hologram'"),
+    ],
+)
+def test_a_question_that_cannot_be_told_is_not_asked_without_a_part_of_it(made: object, why: str) -> None:
+    with pytest.raises(Untellable) as caught:
+        part(made)
+
+    assert caught.value.message == f"messages[0].content[0]: {why}"
 
 
 def test_marks_for_a_cache_are_left_out_and_said_once() -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from n4n.core import json_bytes
 from n4n.core.dialects.anthropic.chat_words import Image, Message, Part, decoded, given
+from n4n.core.errors import Untellable
 
 Block = dict[str, object]
 _DATA_URL = re.compile(rb'"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[^;,"\\]*)*;base64,', re.IGNORECASE)
@@ -33,6 +34,10 @@ class Notes:
         warning = f"{what} was left out: endpoint {self._endpoint} {why}"
         if warning not in self.warnings:
             self.warnings.append(warning)
+
+    def untellable(self, path: str, why: str) -> Untellable:
+        """What to raise for something that is part of the question, and so cannot be left out."""
+        return Untellable(f"{path}: endpoint {self._endpoint} {why}", param="messages")
 
     def say(self, warning: str) -> None:
         """Anything else that a client should know."""
@@ -77,8 +82,7 @@ def _unmarked(part: Part, path: str, notes: Notes) -> Block | None:
         source = _source(file.file_data, f"{path}.file.file_data", "application/pdf")
         document: Block = {"type": "document", "source": source}
         return {**document, "title": file.filename} if file.filename else document
-    notes.left_out(path, "takes no file by an id of OpenAI" if part.type == "file" else f"takes no {part.type[:40]}")
-    return None
+    raise notes.untellable(path, "takes no file by an id of OpenAI" if part.type == "file" else f"takes no {part.type[:40]}")
 
 
 def _source(raw: msgspec.Raw, path: str, otherwise: str = "image/png") -> Block:

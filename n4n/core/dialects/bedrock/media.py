@@ -1,7 +1,8 @@
 """Images, documents and sounds of a chat as blocks of Converse: bytes in base64, never an address.
 
 Converse fetches nothing but from S3, and that with the rights of our own account, which a client must not borrow: an address of any
-kind is left out. https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ImageBlock.html, …_DocumentBlock.html.
+kind is refused, as is what else cannot be told: an answer without it would be to another question.
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ImageBlock.html, …_DocumentBlock.html.
 Base64 goes out as the bytes it came as; it is copied once.
 """
 
@@ -35,59 +36,48 @@ _NULL = b"null"
 
 
 class Media:
-    """The media of one request; its documents get names that differ, or they are refused. Raises MalformedRequest."""
+    """The media of one request; its documents get names that differ, or they are refused. Raises MalformedRequest and Untellable."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._names: set[str] = set()
 
-    def image(self, raw: msgspec.Raw, path: str) -> bytes | None:
-        """A block; None: it cannot be told."""
+    def image(self, raw: msgspec.Raw, path: str) -> bytes:
+        """A block."""
         image = Image(raw) if bytes(memoryview(raw)[:1]) == b'"' else decoded(raw, _IMAGE, f"{path}.image_url")
         if image.detail not in (None, "auto"):
             self._notes.left_out(f"{path}.image_url.detail")
-        found = self._inline(image.url, f"{path}.image_url.url", path, "image")
-        if found is None:
-            return None
-        kind, inner = found
+        kind, inner = self._inline(image.url, f"{path}.image_url.url", path, "image")
         if kind not in _IMAGES:
-            self._notes.left_out(path, f"takes no image of type {kind[:60] or 'that is not told'}")
-            return None
+            raise self._notes.untellable(path, f"takes no image of type {kind[:60] or 'that is not told'}")
         return b"".join((b'{"image":{"format":"', _IMAGES[kind].encode(), b'","source":{"bytes":"', inner, b'"}}}'))
 
-    def document(self, file: File, path: str) -> bytes | None:
-        """A block; None: it cannot be told."""
+    def document(self, file: File, path: str) -> bytes:
+        """A block."""
         if bytes(memoryview(file.file_data)[:4]) == _NULL:
-            self._notes.left_out(path, "knows no file by an id that another provider gave out; send file_data")
-            return None
-        found = self._inline(file.file_data, f"{path}.file.file_data", path, "document")
-        if found is None:
-            return None
-        kind, inner = found
+            raise self._notes.untellable(path, "knows no file by an id that another provider gave out; send file_data")
+        kind, inner = self._inline(file.file_data, f"{path}.file.file_data", path, "document")
         stem, _, ending = (file.filename or "").rpartition(".")
         form = _DOCUMENTS.get(kind) or ("pdf" if not ending and not kind else ending.lower())
         if form not in _ENDINGS:
-            self._notes.left_out(path, f"takes no document of type {(kind or ending)[:60]}")
-            return None
+            raise self._notes.untellable(path, f"takes no document of type {(kind or ending)[:60]}")
         told = b'{"document":{"format":"%b","name":"%b","source":{"bytes":"' % (form.encode(), self._name(stem).encode())
         return b"".join((told, inner, b'"}}}'))
 
-    def sound(self, sound: Sound, path: str) -> bytes | None:
-        """A block; None: it cannot be told."""
+    def sound(self, sound: Sound, path: str) -> bytes:
+        """A block."""
         if sound.format not in _SOUNDS:
-            self._notes.left_out(path, f"takes no audio of type {sound.format[:20]}")
-            return None
+            raise self._notes.untellable(path, f"takes no audio of type {sound.format[:20]}")
         inner = _text(sound.data, f"{path}.input_audio.data")
         return b"".join((b'{"audio":{"format":"', sound.format.encode(), b'","source":{"bytes":"', inner, b'"}}}'))
 
-    def _inline(self, raw: msgspec.Raw, field: str, path: str, what: str) -> tuple[str, memoryview | bytes] | None:
+    def _inline(self, raw: msgspec.Raw, field: str, path: str, what: str) -> tuple[str, memoryview | bytes]:
         """Media type (empty: not told) and base64 of a data URI, or of bare base64."""
         text = _text(raw, field)
         found = _DATA.match(text)
         if found is None:
             if _ADDRESS.match(text):
-                self._notes.left_out(path, f"takes no {what} by its address; send it as a data URI")
-                return None
+                raise self._notes.untellable(path, f"takes no {what} by its address; send it as a data URI")
             return "", text
         inner = text[found.end() :]
         return (found[1] or b"").decode().lower(), inner if found[3] else b64encode(unquote_to_bytes(bytes(inner)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from n4n.core.errors import Untellable
+
 
 class Notes:
     """Warnings, each once; `endpoint` is named in each."""
@@ -18,6 +20,10 @@ class Notes:
     def left_out(self, what: str, why: str = "has no word for it") -> None:
         """Something does not go out."""
         self._warnings[f"{what} was left out: endpoint {self._endpoint} {why}"] = None
+
+    def untellable(self, path: str, why: str) -> Untellable:
+        """What to raise for something that is part of the question, and so cannot be left out."""
+        return Untellable(f"{path}: endpoint {self._endpoint} {why}", param="messages")
 
     def changed(self, what: str, why: str) -> None:
         """Something goes out as another thing than was asked."""

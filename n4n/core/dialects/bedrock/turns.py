@@ -187,7 +187,9 @@ class _Telling:
         text = part.refusal if part.type == "refusal" else part.text
         if part.type in _TEXTS or part.type == "refusal":
             return _text(text) if text and text.strip() else None
-        if part.type == "guarded_text" and text and text.strip():
+        if part.type == "guarded_text":
+            if not text or not text.strip():
+                return None
             guarded = {"text": text, "qualifiers": part.qualifiers} if part.qualifiers else {"text": text}
             return json_bytes.dump({"guardContent": {"text": guarded}})
         if not instructions:
@@ -197,8 +199,7 @@ class _Telling:
                 return self._media.document(part.file, path)
             if part.type == "input_audio" and part.input_audio is not None:
                 return self._media.sound(part.input_audio, path)
-        self._notes.left_out(path, f"takes no {part.type[:40]} {'among instructions' if instructions else 'there'}")
-        return None
+        raise self._notes.untellable(path, f"takes no {part.type[:40]} {'among instructions' if instructions else 'there'}")
 
     def _trim(self) -> None:
         """The beginning of an answer must not end in blanks."""

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from n4n.core import json_bytes
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, Untellable
 
 _DATA = re.compile(rb"data:([a-z0-9.+-]{1,100}/[a-z0-9.+-]{1,100})?((?:;[a-z0-9_.+=-]{1,100}){0,4}),", re.IGNORECASE)
 _LONGEST_HEAD = 700  # of a data URI: all before its comma
@@ -84,8 +84,7 @@ def made(part: Part, where: str, warnings: list[str]) -> bytes | None:
                 return _file(_FILE.decode(part.file), where, warnings)
     except msgspec.DecodeError as error:
         raise MalformedRequest(f"{where}.{part.type} cannot be read: {error}", param="messages") from error
-    warnings.append(f"{where} was left out: Gemini has no part of type {part.type[:40]!r}")
-    return None
+    raise Untellable(f"{where}: Gemini has no part of type {part.type[:40]!r}", param="messages")
 
 
 def _image(raw: msgspec.Raw, where: str, warnings: list[str]) -> bytes:
@@ -101,7 +100,7 @@ def _sound(sound: _Sound, where: str) -> bytes:
     return _inline(f"audio/{sound.format}".encode(), memoryview(sound.data)[1:-1])
 
 
-def _file(file: _File, where: str, warnings: list[str]) -> bytes | None:
+def _file(file: _File, where: str, warnings: list[str]) -> bytes:
     name = file.filename or ""
     if _is_text(file.file_data) and b":" not in bytes(memoryview(file.file_data)[:10]):  # bare base64
         return _inline(_kind(name, "application/pdf", where, warnings), memoryview(file.file_data)[1:-1])
@@ -109,8 +108,7 @@ def _file(file: _File, where: str, warnings: list[str]) -> bytes | None:
         return _addressed(file.file_data, f"{where}.file.file_data", "application/pdf", warnings)
     if file.file_id and _ADDRESS.match(file.file_id):
         return _by_address(file.file_id, _kind(file.file_id, "application/pdf", where, warnings))
-    warnings.append(f"{where} was left out: a file_id is known only to the provider that gave it out; send file_data")
-    return None
+    raise Untellable(f"{where}: a file_id is known only to the provider that gave it out; send file_data", param="messages")
 
 
 def _addressed(url: msgspec.Raw, where: str, otherwise: str, warnings: list[str]) -> bytes:

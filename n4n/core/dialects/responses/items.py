@@ -53,18 +53,17 @@ class _Talk:
     def _content(self, content: str | list[Part] | None, path: str) -> object:
         if content is None or isinstance(content, str):
             return content or ""
-        found = (self._part(part, f"{path}[{place}]") for place, part in enumerate(content))
-        return [part for part in found if part is not None]
+        return [self._part(part, f"{path}[{place}]") for place, part in enumerate(content)]
 
-    def _part(self, part: Part, path: str) -> Item | None:
+    def _part(self, part: Part, path: str) -> Item:
         made = self._unmarked(part, path)
-        if made is not None and given(part.prompt_cache_breakpoint):
+        if given(part.prompt_cache_breakpoint):
             made["prompt_cache_breakpoint"] = part.prompt_cache_breakpoint
         if part.cache_control:
             self._notes.left_out("cache_control", "caches by itself")
         return made
 
-    def _unmarked(self, part: Part, path: str) -> Item | None:
+    def _unmarked(self, part: Part, path: str) -> Item:
         if part.type in _TEXTS:
             return {"type": "input_text", "text": part.text or ""}
         if part.type == "image_url" and part.image_url is not None:
@@ -75,8 +74,7 @@ class _Talk:
             return {"type": "input_file", **{name: value for name, value in told.items() if value is not None}}
         if part.type == "input_audio" and given(part.input_audio):
             return {"type": "input_audio", "input_audio": part.input_audio}
-        self._notes.left_out(path, f"takes no {part.type[:40]}")
-        return None
+        raise self._notes.untellable(path, f"takes no {part.type[:40]}")
 
     # ── what was answered
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from n4n.core.errors import Untellable
+
 
 class Notes:
     """Collected while a request is translated; `endpoint` is named in each."""
@@ -13,6 +15,10 @@ class Notes:
     def left_out(self, what: str, why: str = "has no word for it") -> None:
         """Once for the same thing."""
         self.say(f"{what} was left out: endpoint {self._endpoint} {why}")
+
+    def untellable(self, path: str, why: str) -> Untellable:
+        """What to raise for something that is part of the question, and so cannot be left out."""
+        return Untellable(f"{path}: endpoint {self._endpoint} {why}", param="messages")
 
     def say(self, warning: str) -> None:
         """Anything that a client should know, once."""
