@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from msgspec.structs import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.bugs.streams import two_endpoints
 from tests.support.answers import error, held, rate_limited
