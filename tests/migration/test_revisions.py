@@ -45,11 +45,14 @@ ROWS: dict[str, tuple[str, ...]] = {
     "0004": (),
     "0005": (
         "CREATE TABLE usage_ledger_20261130 PARTITION OF usage_ledger FOR VALUES FROM ('2026-11-30 00:00+00') TO ('2026-12-01 00:00+00')",
-        "INSERT INTO usage_ledger (started_at, attempt_id, request_id, attempt_no, tenant, key_id, endpoint, provider, account, model, tier, "
-        "catalog_version, state, stream, priority, prompt_tokens, cached_tokens, cache_write_tokens, cache_write_1h_tokens, completion_tokens, reasoning_tokens, "
-        "estimated, cost_usd) VALUES ('2026-11-30 12:00+00', 'att_1', 'req_1', 1, 'acme', 'abcdefghijkl', 'e', 'p', 'a', 'm', '', 1, 'ok', "
+        "INSERT INTO usage_ledger (started_at, attempt_id, request_id, attempt_no, tenant, key_id, endpoint, provider, "
+        "account, model, tier, "
+        "catalog_version, state, stream, priority, prompt_tokens, cached_tokens, cache_write_tokens, cache_write_1h_tokens, "
+        "completion_tokens, reasoning_tokens, estimated, cost_usd) VALUES ('2026-11-30 12:00+00', 'att_1', 'req_1', 1, 'acme', "
+        "'abcdefghijkl', 'e', 'p', 'a', 'm', '', 1, 'ok', "
         "false, 'interactive', 10, 0, 0, 0, 5, 0, false, 0.5)",
-        "INSERT INTO usage_by_day VALUES ('2026-11-30', 'acme', 'abcdefghijkl', 'm', 'p', 'e', 1, 1, 0, 0, 0, 0, 10, 0, 0, 5, 0, 0, 0, 0.5)",
+        "INSERT INTO usage_by_day VALUES ('2026-11-30', 'acme', 'abcdefghijkl', 'm', 'p', 'e', 1, 1, 0, 0, 0, 0, 10, 0, 0, 5, "
+        "0, 0, 0, 0.5)",
         "INSERT INTO usage_by_hour VALUES ('2026-11-30 12:00+00', 'e', 'p', 'm', 1, 1, 0, 0, 0, 0, 10, 0, 0, 5, 0, 0, 0, 0.5)",
     ),
 }
