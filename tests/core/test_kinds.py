@@ -267,6 +267,17 @@ def test_the_answer_of_a_chat_is_read_as_one() -> None:
     assert [type(event) for event in streamed(json.dumps(body).encode())[-2:]] == [Chunk, Done]
 
 
+@pytest.mark.parametrize("said", [{"object": "chat.completion"}, {}])
+def test_a_chat_that_says_its_text_twice_is_still_a_chat(said: dict[str, object]) -> None:
+    choice = {"index": 0, "text": "a", "message": {"role": "assistant", "content": "a"}, "finish_reason": "eos"}
+    whole = OPENAI.decode(json.dumps({"id": "c", **said, "choices": [choice]}).encode(), "", completion())
+    pieces = [{**event, "choices": [{**event["choices"][0], "text": ""}]} for event in (DELTA, STOP)]  # type: ignore[index]
+    *chunks, done = streamed(sse(*pieces))
+
+    assert isinstance(whole, Chunk) and whole.shape == "chat"
+    assert done == Done() and [chunk.shape for chunk in chunks if isinstance(chunk, Chunk)] == ["chat", "chat"]
+
+
 def test_a_stream_where_a_text_was_asked_is_joined() -> None:
     got = OPENAI.decode(sse(text("a"), text("b", "stop"), text("c", "length", 1), LAST), "text/event-stream", completion(n=2))
 

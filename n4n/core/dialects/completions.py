@@ -1,7 +1,8 @@
 """Text completions, as OpenAI's older models and most servers of open ones make them: a text goes on, without a chat around it.
 
 https://platform.openai.com/docs/api-reference/completions. Answers pass as they came. Where an endpoint has no such thing the
-request became a chat, and its answer is read as one: the two are told apart by what stands in a choice.
+request became a chat, and its answer is read as one: the two are told apart by what stands in a choice, and by the object's name where
+a provider puts `text` into the choices of chats too, as Together does (https://docs.together.ai/reference/chat-completions-1).
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ _COMMENT = Comment()
 
 class _Choice(msgspec.Struct, gc=False):
     text: str | None = None
+    message: msgspec.Raw = msgspec.Raw(b"null")  # of a chat
     index: int = 0
     finish_reason: str | None = None
 
 
 class _Said(msgspec.Struct, gc=False):
+    kind: object = msgspec.field(default=None, name="object")
     choices: list[_Choice] = []
     usage: dict[str, object] | None = None
     error: object = None
@@ -174,7 +177,9 @@ class TextDecoder:
 
 def _has_text(said: _Said) -> bool:
     """Whether it is one of a text, not of a chat; what has no choices says neither."""
-    return any(choice.text is not None for choice in said.choices)
+    if isinstance(said.kind, str) and said.kind.startswith("chat."):
+        return False
+    return any(choice.text is not None and bytes(choice.message) == b"null" for choice in said.choices)
 
 
 def _read(raw: bytes) -> _Said | None:
