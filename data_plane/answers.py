@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -37,7 +37,7 @@ class Answer(Protocol):
         """Output that may go; it leaves with the next `flush` or `finish`, all in one write. True: there is something to write."""
         ...
 
-    async def flush(self) -> None:
+    def flush(self) -> Coroutine[object, object, None]:
         """What was put goes out, or a sign of life where nothing was; ClientGone when nobody takes it."""
         ...
 
@@ -91,7 +91,9 @@ class WholeAnswer:
         status = _BYPASS if record.no_store else _HIT if cached else _MISS
         cost = b"" if record.cost_usd is None else b"x-n4n-usage-cost-usd: %b\r\n" % record.cost_usd.encode()
         try:
-            await self._outgoing.whole(200, answer_fields(record) + cost + status, body, last=record.closing())
+            self._outgoing.whole(200, answer_fields(record) + cost + status, body, last=record.closing())
+            if self._outgoing.clogged:
+                await self._outgoing.room()
         except ConnectionError as error:
             raise ClientGone from error
 
@@ -133,9 +135,9 @@ class StreamAnswer:
             self._meter.stream_opened()
         self._unsent += frames
 
-    async def flush(self) -> None:
+    def flush(self) -> Coroutine[object, object, None]:
         """Writes what came together together; a comment where nothing did."""
-        await self._write(b"".join(self._unsent) or self._skin.keep_alive, last=False)
+        return self._write(b"".join(self._unsent) or self._skin.keep_alive, last=False)
 
     async def finish(self, usage: Usage | None) -> None:
         """The last chunks, with the block on the last one, and the end mark."""
@@ -151,7 +153,9 @@ class StreamAnswer:
         self._unsent.clear()
         try:
             head = b"" if self._outgoing.begun else self._outgoing.begin(self._fields(), last=self._record.closing())
-            await self._outgoing.piece(head, piece, end=last)
+            self._outgoing.piece(head, piece, end=last)
+            if not last and self._outgoing.clogged:
+                await self._outgoing.room()
         except ConnectionError as error:
             raise ClientGone from error
         self.quiet_until = self._record.clock() + self._keep_alive_s

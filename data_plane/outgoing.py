@@ -35,13 +35,11 @@ class Outgoing:
         """For aiohttp."""
         return _KEPT if self._keep else _CLOSED
 
-    async def whole(self, status: int, fields: bytes, body: bytes, *, last: bool) -> None:
+    def whole(self, status: int, fields: bytes, body: bytes, *, last: bool) -> None:
         """These header lines (each with its line end), and the body, which is JSON. `last`: the connection closes after it."""
         self._keep = self._keep and not last
         self.begun = True
         self._connection.write(whole(status, fields + date(self._connection) + self._connection_line(), body))
-        if self._connection.clogged:
-            await self._connection.room()
 
     def begin(self, fields: bytes, *, last: bool) -> bytes:
         """The head of a body that comes in pieces; it goes out in front of the first of them."""
@@ -50,12 +48,19 @@ class Outgoing:
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
         return b"HTTP/1.1 200 OK\r\n%b%b%b%b\r\n" % (fields, date(self._connection), framing, self._connection_line())
 
-    async def piece(self, head: bytes, piece: bytes, *, end: bool) -> None:
-        """The head, where it has not gone out yet, and some of the body, at least one byte; returns when the client has room for more."""
+    def piece(self, head: bytes, piece: bytes, *, end: bool) -> None:
+        """The head, where it has not gone out yet, and some of the body, at least one byte."""
         framed = b"%x\r\n%b\r\n%b" % (len(piece), piece, _END if end else b"") if self._chunked else piece
         self._connection.write(head + framed if head else framed)
-        if self._connection.clogged and not end:
-            await self._connection.room()
+
+    @property
+    def clogged(self) -> bool:
+        """Whether the client has to take some of it before it is sent more: wait for `room`."""
+        return self._connection.clogged
+
+    async def room(self) -> None:
+        """Returns when there is some."""
+        await self._connection.room()
 
     def _connection_line(self) -> bytes:
         if not self._keep:

@@ -166,7 +166,9 @@ class Web:
         body = _ENCODE(_skin_of(request).envelope(error_body(error, record)))
         last = request.doubtful or not request.content.is_eof() or self.draining  # the rest is not waited for
         try:
-            await outgoing.whole(error.status, answer_fields(record) + error_fields(error), body, last=last)
+            outgoing.whole(error.status, answer_fields(record) + error_fields(error), body, last=last)
+            if outgoing.clogged:
+                await outgoing.room()
         except ConnectionError as gone:
             raise ClientGone from gone
 

@@ -13,6 +13,7 @@ from data_plane.health import Health
 from data_plane.record import Record
 from data_plane.request import Exchange, serve
 from data_plane.router import Router
+from n4n.core.access import Key
 from n4n.core.catalog import Endpoint, Model
 from n4n.core.chat import ChatRequest, Chunk, UpstreamRequest, Usage
 from n4n.core.dialects.table import DIALECTS
@@ -21,6 +22,8 @@ from n4n.core.errors import Failure, FailureClass, GatewayError
 from n4n.core.skins.chat import Chat
 from n4n.runtime.upstream import Phases, UpstreamFault
 from tests.support.endpoints import snapshot
+
+_KEY = Key("testtesttest", "tests", bytes(32))
 
 Piece = tuple[float, bytes | None]  # seconds before it, and the bytes; None: the connection breaks there
 LATE = Failure(FailureClass.TIMEOUT, "late")
@@ -172,7 +175,8 @@ class Client:
     async def run(self) -> None:
         """The whole request; ends in one of `finished`, `failed`, `left`."""
         try:
-            await serve(self.world.router, Exchange(self.chat, Chat(), self.directives, frozenset(), self.deadline, self, self.record))  # type: ignore[arg-type]
+            asked = Exchange(self.chat, Chat(), self.directives, _KEY, "interactive", self.deadline, self, self.record)
+            await serve(self.world.router, asked)  # type: ignore[arg-type]
         except GatewayError as error:
             self.shown += self._unsent
             self.error = error
