@@ -426,6 +426,40 @@ def test_reasoning_keeps_its_name_and_gets_the_known_one() -> None:
     assert (got.content, got.output_bytes) == (True, 1)
 
 
+@pytest.mark.parametrize(
+    ("again", "left"),
+    [
+        ('{"role":"assistant","content":"b"}', b'{"content":"b"}'),
+        ('{"content":"b", "role" : "assistant"}', b'{"content":"b"}'),
+        ('{ "role": "assistant" }', b"{}"),
+        ('{"role":"assistant","content":"say \\"role\\":\\"assistant\\","}', b'{"content":"say \\"role\\":\\"assistant\\","}'),
+        ('{"content":"say \\"role\\":\\"assistant\\","}', b'{"content":"say \\"role\\":\\"assistant\\","}'),
+    ],
+)
+def test_a_role_is_told_once_and_the_rest_stays_the_bytes_it_was(again: str, left: bytes) -> None:
+    first = chunk(delta('{"role":"assistant","content":"a"}'))
+    second, *_ = [one for one in events(sse(first, chunk(delta(again)), STOP))[1:] if isinstance(one, Chunk)]
+
+    assert second.payload == chunk(delta("@")).replace(b"@", left)
+
+
+@pytest.mark.parametrize("again", ['{"role":"model","content":"b"}', '{"role":"assistant","content":[{"type":"text","text":"b"}]}'])
+def test_a_role_in_another_shape_is_told_once_too(again: str) -> None:
+    first = chunk(delta('{"role":"assistant","content":"a"}'))
+    second = [one for one in events(sse(first, chunk(delta(again)), STOP)) if isinstance(one, Chunk)][1]
+
+    assert json.loads(second.payload)["choices"][0]["delta"] == {"content": "b"}
+
+
+def test_roles_of_several_choices_are_each_told_once() -> None:
+    both = ",".join(delta('{"role":"assistant","content":"a"}', index=index) for index in (1, 0))
+    told = [
+        json.loads(one.payload) for one in events(sse(chunk(delta('{"role":"assistant"}')), chunk(both)), n=2) if isinstance(one, Chunk)
+    ]
+
+    assert [choice["delta"] for choice in told[1]["choices"]] == [{"role": "assistant", "content": "a"}, {"content": "a"}]
+
+
 def test_an_empty_finish_reason_is_none_and_a_second_one_too() -> None:
     first, last, again = chunks(chunk(delta('{"content":"a"}', '""')), chunk(delta("{}", '"eos"')), STOP)
 

@@ -47,6 +47,7 @@ def test_a_recorded_stream_passes_byte_for_byte(vector: Vector) -> None:
     raw = b"".join(pieces_of(vector))
     payloads = [event.payload for event in events_of(DIALECT, vector, [raw]) if isinstance(event, Chunk)]
 
+    raw += raw.replace(b'"role":"assistant",', b"")  # told again with every delta, it is taken out
     assert sum(payload in raw for payload in payloads) >= len(payloads) - ("multi_line_data" in vector["kinds"])
 
 

@@ -8,69 +8,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import anthropic
-import openai
 import pytest
 import pytest_asyncio
 
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.skins.table import SKINS
 from tests.support.matrix.provider import cut
+from tests.support.matrix.stage import Stage, staged
 from tests.support.matrix.table import CLIENTS, LOSSES, PROVIDERS, SITUATIONS, TOLD, UNTELLABLE, Cell, cells, told_in
 from tests.support.matrix.words import Heard, Refused, Told
-from tests.support.router import KEY, RunningRouter, running_router
 from tests.support.script import Answer, Rst
-from tests.support.upstream import ScriptedUpstream
 
 CELLS = cells()
 
 
-class Stage:
-    """One router, one upstream, and the SDKs' clients, for all cells: each cell has a model of its own."""
-
-    def __init__(self, house: RunningRouter, upstream: ScriptedUpstream, sdks: tuple[openai.AsyncOpenAI, anthropic.AsyncAnthropic]) -> None:
-        self.house, self.upstream = house, upstream
-        self.clients = {name: make(*sdks) for name, make in CLIENTS.items()}
-
-
-def document(upstream: ScriptedUpstream) -> dict[str, object]:
-    root = f"http://127.0.0.1:{upstream.port}"
-    bases = {"gemini": "/v1beta", "vertex": "/v1/projects/p/locations/global", "anthropic": "", "bedrock": ""}
-    quirks = {"openai": ["max_completion_tokens"], "azure": ["max_completion_tokens"]}
-    providers = {
-        f"p-{name}": {
-            "dialect": one.dialect,
-            "base_url": root + bases.get(one.dialect, "/v1"),
-            "allow_private": True,
-            "quirks": quirks.get(one.dialect, []),
-        }
-        for name, one in PROVIDERS.items()
-    }
-    return {
-        "providers": providers,
-        "accounts": {f"a-{name}": {"provider": f"p-{name}", "credential": "env:CANARY"} for name in PROVIDERS},
-        "models": {cell.name: {"stream_guard": {"chunks": 1}, "retry": {"max_retries": 0}} for cell in CELLS},
-        "endpoints": {
-            f"e-{cell.name}": {
-                "model": cell.name,
-                "account": f"a-{cell.provider}",
-                "upstream_model": PROVIDERS[cell.provider].model,
-                "price": {"input_per_1m": 1, "output_per_1m": 2},
-            }
-            for cell in CELLS
-        },
-    }
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage() -> AsyncIterator[Stage]:
-    async with ScriptedUpstream() as upstream, running_router(document(upstream)) as house:
-        root = house.base_url.removesuffix("/v1")
-        async with (
-            openai.AsyncOpenAI(base_url=house.base_url, api_key=KEY, max_retries=0) as one,
-            anthropic.AsyncAnthropic(base_url=root, api_key=KEY, max_retries=0) as other,
-        ):
-            yield Stage(house, upstream, (one, other))
+    async with staged({cell.name: cell.provider for cell in CELLS}) as made:
+        yield made
 
 
 def script(cell: Cell) -> Answer:

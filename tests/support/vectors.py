@@ -25,10 +25,14 @@ _NO_DETAILS = {"prompt_tokens_details", "completion_tokens_details"}
 _FOLDER = Path(__file__).parent.parent / "vectors"
 
 
+def every_vector() -> list[Vector]:
+    """All of them, by name."""
+    return [json.loads(file.read_text()) for file in sorted(_FOLDER.glob("*.json"))]
+
+
 def vectors_of(dialect: str) -> list[Vector]:
     """The vectors of one dialect, as their files name it: openai_chat, anthropic_messages, gemini_generate, …"""
-    every = [json.loads(file.read_text()) for file in sorted(_FOLDER.glob("*.json"))]
-    return [vector for vector in every if vector["dialect"] == dialect]
+    return [vector for vector in every_vector() if vector["dialect"] == dialect]
 
 
 def named(vector: Vector) -> str:

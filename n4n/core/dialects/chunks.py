@@ -7,6 +7,7 @@ long way: parsed whole, judged, repaired, or refused. A stream is a success only
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 import msgspec
@@ -25,7 +26,13 @@ _BLANK = b" \t\r\n\xef\xbb\xbf"
 _COMMENT = Comment()
 
 
+# A role that is told again with every delta, as OpenRouter and Together do: OpenAI's SDK would glue them together. Inside a text its
+# quotes would be escaped.
+_ROLE = re.compile(rb'"role"\s*:\s*"assistant"\s*,\s*|,\s*"role"\s*:\s*"assistant"|(?<=\{)\s*"role"\s*:\s*"assistant"\s*(?=\})')
+
+
 class _Delta(msgspec.Struct, gc=False):
+    role: str | None = None
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -191,6 +198,10 @@ class ChunkDecoder:
         size = 0
         for choice in chunk.choices:
             delta, reason = choice.delta, choice.finish_reason
+            if delta.role is not None and choice.index in self._seen:
+                data, found = _ROLE.subn(b"", data, 1)
+                if not found or len(chunk.choices) > 1:
+                    return None
             if reason is not None:
                 if reason not in FINISHES or choice.index in self._finished:
                     return None
@@ -273,6 +284,8 @@ class ChunkDecoder:
             choice["delta"] = message if isinstance(message, dict) else {}
             changed = True
         delta = cast(Object, choice["delta"])
+        if index in self._seen and delta.pop("role", None) is not None:
+            changed = True
         reason, respelled = deltas.finish_reason(choice, index in self._finished)
         self._note(index, reason is not None)
         changed |= respelled

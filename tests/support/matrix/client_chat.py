@@ -6,7 +6,9 @@ from typing import Any
 
 import openai
 from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletion
+from openai.types.chat.chat_completion import Choice
 
 from tests.support.matrix.client import KINDS, block_of
 from tests.support.matrix.words import (
@@ -58,8 +60,10 @@ class ChatClient:
     async def _streamed(self, body: Object) -> Heard | Refused:
         state, before = ChatCompletionStreamState(), list[str]()
         block: Object | None = None
+        body = {"stream_options": {"include_usage": True}, **body}
+        asks = body["stream_options"]["include_usage"]
         try:
-            chunks = await self._sdk.chat.completions.create(**body, stream=True, stream_options={"include_usage": True})
+            chunks = await self._sdk.chat.completions.create(**body, stream=True)
         except openai.APIStatusError as error:
             return refused(error)
         try:
@@ -68,7 +72,7 @@ class ChatClient:
                 state.handle_chunk(chunk)
                 before += [choice.delta.content or "" for choice in chunk.choices]
                 if "n4n" in (chunk.model_extra or {}):
-                    assert chunk.usage is not None and chunk.choices == []
+                    assert (chunk.usage is not None, chunk.choices == []) == (asks, asks)
                     block = block_of(chunk.model_extra)
         except openai.APIError as error:
             return broken(error, "".join(before))
@@ -144,18 +148,24 @@ def _part(part: Part) -> Object:
 
 
 def _heard(whole: ChatCompletion) -> Heard:
-    (choice,) = whole.choices
+    block = block_of(whole.model_extra)
+    tokens = _tokens(whole.usage or CompletionUsage.model_validate(block["usage"]))
+    first, *others = [_told(choice, tokens) for choice in whole.choices]
+    return Heard(first, block, (whole.choices[0].message.to_dict(exclude_none=True),), tuple(others))
+
+
+def _told(choice: Choice, tokens: Tokens) -> Told:
     message = choice.message
-    told = Told(
+    calls = [(call.function, call.id) for call in message.tool_calls or () if call.type == "function"]
+    assert len({name for _, name in calls}) == len(calls) and all(name for _, name in calls)
+    return Told(
         text=message.content or "",
         thought=(message.model_extra or {}).get("reasoning_content") or "",
-        calls=tuple(Call(call.function.name, same(call.function.arguments), call.id) for call in message.tool_calls or ()),  # type: ignore[union-attr]
+        calls=tuple(Call(function.name, same(function.arguments), name) for function, name in calls),
         refusal=message.refusal or "",
         finish=choice.finish_reason,
-        tokens=_tokens(whole.usage),
+        tokens=tokens,
     )
-    assert len({call.id for call in told.calls}) == len(told.calls) and all(call.id for call in told.calls)
-    return Heard(told, block_of(whole.model_extra), (message.to_dict(exclude_none=True),))
 
 
 def _tokens(usage: Any) -> Tokens:

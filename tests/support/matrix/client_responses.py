@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import openai
-from openai.types.responses import Response
+from openai.types.responses import Response, ResponseOutputItem
 
 from tests.support.matrix.client import KINDS, block_of
 from tests.support.matrix.client_chat import broken, refused
@@ -59,7 +59,7 @@ class ResponsesClient:
         return await self._streamed(body, more)
 
     async def _streamed(self, body: Object, more: Object) -> Heard | Refused:
-        before, began = list[str](), False
+        before, items, began = list[str](), list[ResponseOutputItem](), False
         final: Response | None = None
         try:
             async with self._sdk.responses.stream(**body, extra_body=more) as events:
@@ -68,10 +68,13 @@ class ResponsesClient:
                     began = True
                     if event.type == "response.output_text.delta":
                         before.append(event.delta)
+                    if event.type == "response.output_item.done":
+                        items.append(event.item)
                     if event.type == "response.completed" or event.type == "response.incomplete":
                         final = event.response
             assert final is not None
-            return _heard(final)
+            assert [item.type for item in final.output] in ([], [item.type for item in items])
+            return _heard(final.model_copy(update={"output": items}))
         except openai.APIStatusError as error:
             return refused(error)
         except openai.APIError as error:

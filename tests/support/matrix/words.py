@@ -129,7 +129,8 @@ class Heard:
 
     told: Told
     n4n: Mapping[str, Any]
-    signed: tuple[Object, ...] = ()  # the assistant's turn in the client's own words, to be sent back as it came
+    own: tuple[Object, ...] = ()  # the assistant's turn in the client's own words, to be sent back as it came
+    others: tuple[Told, ...] = ()  # other choices, where more than one was asked for
 
 
 @dataclass(frozen=True)
