@@ -14,7 +14,7 @@ class Client(Protocol):
     name: str
     path: str
 
-    async def ask(self, model: str, ask: Ask, *, stream: bool, **more: Any) -> Heard | Refused:
+    async def ask(self, model: str, ask: Ask, *, stream: bool, headers: Mapping[str, str] | None = None, **more: Any) -> Heard | Refused:
         """One request and what came of it. `more` are members of the body as they are."""
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import openai
@@ -48,8 +49,8 @@ class ChatClient:
     def kind(self, code: str) -> str:
         return KINDS.get(code, "server_error")
 
-    async def ask(self, model: str, ask: Ask, *, stream: bool, **more: Any) -> Heard | Refused:
-        body = {"model": model, **body_of(ask), **more}
+    async def ask(self, model: str, ask: Ask, *, stream: bool, headers: Mapping[str, str] | None = None, **more: Any) -> Heard | Refused:
+        body = {"model": model, **body_of(ask), "extra_headers": headers, **more}
         try:
             if not stream:
                 return _heard(await self._sdk.chat.completions.create(**body))

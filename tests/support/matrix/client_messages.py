@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -59,21 +60,21 @@ class MessagesClient:
     def kind(self, code: str) -> str:
         return _KINDS.get(code, "api_error")
 
-    async def ask(self, model: str, ask: Ask, *, stream: bool, **more: Any) -> Heard | Refused:
+    async def ask(self, model: str, ask: Ask, *, stream: bool, headers: Mapping[str, str] | None = None, **more: Any) -> Heard | Refused:
         body = {"model": model, **body_of(ask)}
         more |= {} if ask.temperature is None else {"temperature": ask.temperature}  # newer SDKs have no word for it
         try:
             if not stream:
-                return _heard(await self._sdk.messages.create(**body, extra_body=more), None)
+                return _heard(await self._sdk.messages.create(**body, extra_headers=headers, extra_body=more), None)
         except anthropic.APIStatusError as error:
             return _refused(error)
-        return await self._streamed(body, more)
+        return await self._streamed(body, headers, more)
 
-    async def _streamed(self, body: Object, more: Object) -> Heard | Refused:
+    async def _streamed(self, body: Object, headers: Mapping[str, str] | None, more: Object) -> Heard | Refused:
         before, began = list[str](), False
         block: Object | None = None
         try:
-            async with self._sdk.messages.stream(**body, extra_body=more) as events:
+            async with self._sdk.messages.stream(**body, extra_headers=headers, extra_body=more) as events:
                 async for event in events:
                     began = True
                     if event.type == "text":

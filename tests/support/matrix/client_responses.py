@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,20 +50,20 @@ class ResponsesClient:
     def kind(self, code: str) -> str:
         return KINDS.get(code, "server_error")
 
-    async def ask(self, model: str, ask: Ask, *, stream: bool, **more: Any) -> Heard | Refused:
+    async def ask(self, model: str, ask: Ask, *, stream: bool, headers: Mapping[str, str] | None = None, **more: Any) -> Heard | Refused:
         body = {"model": model, **body_of(ask)}
         try:
             if not stream:
-                return _heard(await self._sdk.responses.create(**body, extra_body=more))
+                return _heard(await self._sdk.responses.create(**body, extra_headers=headers, extra_body=more))
         except openai.APIStatusError as error:
             return refused(error)
-        return await self._streamed(body, more)
+        return await self._streamed(body, headers, more)
 
-    async def _streamed(self, body: Object, more: Object) -> Heard | Refused:
+    async def _streamed(self, body: Object, headers: Mapping[str, str] | None, more: Object) -> Heard | Refused:
         before, items, began = list[str](), list[ResponseOutputItem](), False
         final: Response | None = None
         try:
-            async with self._sdk.responses.stream(**body, extra_body=more) as events:
+            async with self._sdk.responses.stream(**body, extra_headers=headers, extra_body=more) as events:
                 async for event in events:
                     assert final is None, "the response's end is the last event"
                     began = True
