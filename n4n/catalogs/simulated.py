@@ -16,7 +16,7 @@ from n4n.core.document import Document, Table
 
 KEY_VARIABLE = "N4N_SIM_KEY"  # any value does
 SERVERS = ("sim-east", "sim-west", "sim-eu")  # each is also a provider of its name, which sells the same models as the other two
-REASONING = ("claude-sonnet-4-5", "gpt-5", "gemini-2.5-pro")  # the chain of tier/reasoning: three dialects
+REASONING = ("claude-sonnet-5-5", "gpt-5", "gemini-2.5-pro")  # the chain of tier/reasoning: three dialects
 EMBEDDINGS = "text-embedding-3-small"
 _EMBEDDINGS_PRICE: Table = {"input_per_1m": "0.02"}  # https://platform.openai.com/docs/models/text-embedding-3-small, read on 2026-11-29
 
@@ -50,7 +50,7 @@ _MODELS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     "gpt-4o-mini": (SERVERS, "openai-gpt-4o-mini"),
     "gpt-5": (("sim-responses", "sim-eu"), "openai-gpt-5"),
     "claude-haiku-4-5": ((*SERVERS, "sim-anthropic"), "anthropic-claude-haiku-4-5"),
-    "claude-sonnet-4-5": (("sim-anthropic",), "anthropic-claude-sonnet-4-5"),
+    "claude-sonnet-5-5": (("sim-anthropic",), "anthropic-claude-sonnet-5-5"),
     "gemini-2.5-pro": (("sim-gemini",), "gemini-gemini-2.5-pro"),
     "gemini-2.5-flash": (("sim-gemini", "sim-west"), "gemini-gemini-2.5-flash"),
     "mistral-large-3": (("sim-mistral",), "mistral-mistral-large-3"),

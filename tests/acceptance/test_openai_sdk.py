@@ -113,7 +113,7 @@ def test_models_are_listed_by_the_sdk(client):
         ({"extra_headers": {"x-n4n-routing": "colour=red"}}, openai.BadRequestError, "invalid_directive"),
         ({"messages": []}, openai.BadRequestError, "invalid_request"),
         (
-            {"model": "claude-sonnet-4-5", "extra_headers": {"x-n4n-routing": "require=sim-east"}},
+            {"model": "claude-sonnet-5-5", "extra_headers": {"x-n4n-routing": "require=sim-east"}},
             openai.BadRequestError,
             "no_eligible_endpoint",
         ),

@@ -7,10 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import agents
 import pytest
-from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel
 
-from tests.support.clients import TURNS, anthropic_client, langchain_anthropic, langchain_openai, openai_client
+from tests.support.clients import (
+    TURNS,
+    Made,
+    anthropic_client,
+    langchain_anthropic,
+    langchain_openai,
+    langchain_openai_responses,
+    openai_client,
+)
 from tests.support.router import running_router
 from tests.support.simulated import PLACES, Simulated, route
 
@@ -61,9 +68,10 @@ async def messages_stream(base_url: str) -> object:
             return (await stream.get_final_message()).parsed_output
 
 
-def langchain(made: Callable[[str], BaseChatModel], method: str) -> Callable[[str], Awaitable[object]]:
+def langchain(made: Made, method: str) -> Callable[[str], Awaitable[object]]:
     async def ask(base_url: str) -> object:
-        return await made(base_url).with_structured_output(Weather, method=method).ainvoke("weather")
+        async with made(base_url) as model:
+            return await model.with_structured_output(Weather, method=method).ainvoke("weather")
 
     return ask
 
@@ -86,7 +94,7 @@ ASKS: Mapping[str, Callable[[str], Awaitable[object]]] = {
     "anthropic-stream": messages_stream,
     "langchain-openai-schema": langchain(langchain_openai, "json_schema"),
     "langchain-openai-tool": langchain(langchain_openai, "function_calling"),
-    "langchain-openai-responses-schema": langchain(lambda base_url: langchain_openai(base_url, responses=True), "json_schema"),
+    "langchain-openai-responses-schema": langchain(langchain_openai_responses, "json_schema"),
     "langchain-anthropic-schema": langchain(langchain_anthropic, "json_schema"),
     "langchain-anthropic-tool": langchain(langchain_anthropic, "function_calling"),
     "openai-agents-chat": openai_agents(agents.OpenAIChatCompletionsModel),

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 import agents
 import anthropic
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from llmock.scenarios import Reply, ToolCall
 
-from tests.support.clients import anthropic_client, langchain_anthropic, langchain_openai, openai_client
+from tests.support.clients import Made, anthropic_client, langchain_anthropic, langchain_openai, langchain_openai_responses, openai_client
 from tests.support.router import running_router
 from tests.support.simulated import PLACES, Simulated, route
 
@@ -116,21 +115,21 @@ async def anthropic_tool_runner(base_url: str) -> str:
         return "".join(block.text for block in said.content)
 
 
-def langchain(made: Callable[[str], BaseChatModel]) -> Loop:
+def langchain(made: Made) -> Loop:
     @tool
     def get_weather(city: str) -> str:
         """Get the current weather of a city."""
         return weather(city)
 
     async def loop(base_url: str) -> str:
-        model = made(base_url).bind_tools([get_weather])
         messages: list[object] = [HumanMessage(PROMPT)]
-        for _ in range(MOST_TURNS):
-            said = await model.ainvoke(messages)
-            messages.append(said)
-            if not said.tool_calls:
-                return str(said.text)
-            messages += [await get_weather.ainvoke(call) for call in said.tool_calls]
+        async with made(base_url) as model:
+            for _ in range(MOST_TURNS):
+                said = await model.bind_tools([get_weather]).ainvoke(messages)
+                messages.append(said)
+                if not said.tool_calls:
+                    return str(said.text)
+                messages += [await get_weather.ainvoke(call) for call in said.tool_calls]
         raise AssertionError("the loop does not end")
 
     return loop
@@ -163,7 +162,7 @@ LOOPS: Mapping[str, Loop] = {
     "anthropic-stream": anthropic_messages_stream,
     "anthropic-tool-runner": anthropic_tool_runner,
     "langchain-openai": langchain(langchain_openai),
-    "langchain-openai-responses": langchain(lambda base_url: langchain_openai(base_url, responses=True)),
+    "langchain-openai-responses": langchain(langchain_openai_responses),
     "langchain-anthropic": langchain(langchain_anthropic),
     "openai-agents-chat": openai_agents(agents.OpenAIChatCompletionsModel),
     "openai-agents-chat-stream": openai_agents(agents.OpenAIChatCompletionsModel, stream=True),

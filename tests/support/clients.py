@@ -5,7 +5,9 @@ Their own retries are off, so that what a provider sees is n4n's doing alone.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,9 +21,11 @@ from langchain_openai import ChatOpenAI
 from tests.support.router import KEY
 
 T = TypeVar("T")
+_TIMEOUTS_S = itertools.count(60)
 PROMPT = "Say something short"
 TURNS = [{"role": "user", "content": PROMPT}]
 RAISED = (openai.APIError, anthropic.APIError)  # what an application has to catch, also under a framework
+Made = Callable[[str], AbstractAsyncContextManager[BaseChatModel]]  # a LangChain model at a base URL
 Seen = list[str]  # pieces of text in the order an application sees them
 
 
@@ -47,14 +51,27 @@ def anthropic_client(base_url: str) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(base_url=base_url.removesuffix("/v1"), api_key=KEY, max_retries=0)
 
 
-def langchain_openai(base_url: str, *, responses: bool = False) -> ChatOpenAI:
+@asynccontextmanager
+async def langchain_openai(base_url: str, *, responses: bool = False) -> AsyncIterator[ChatOpenAI]:
     """Of `langchain-openai`; `responses`: over /v1/responses instead of chat."""
-    return ChatOpenAI(model="m", base_url=base_url, api_key=KEY, max_retries=0, use_responses_api=responses)
+    async with openai.DefaultAsyncHttpxClient() as http:
+        yield ChatOpenAI(model="m", base_url=base_url, api_key=KEY, max_retries=0, use_responses_api=responses, http_async_client=http)
 
 
-def langchain_anthropic(base_url: str) -> ChatAnthropic:
-    """Of `langchain-anthropic`."""
-    return ChatAnthropic(model="m", base_url=base_url.removesuffix("/v1"), api_key=KEY, max_retries=0, max_tokens=500)
+def langchain_openai_responses(base_url: str) -> AbstractAsyncContextManager[ChatOpenAI]:
+    """The same over /v1/responses."""
+    return langchain_openai(base_url, responses=True)
+
+
+@asynccontextmanager
+async def langchain_anthropic(base_url: str) -> AsyncIterator[ChatAnthropic]:
+    """Of `langchain-anthropic`, which keeps one HTTP client per address and timeout for as long as the process lives: ours are closed."""
+    address, timeout = base_url.removesuffix("/v1"), float(next(_TIMEOUTS_S))
+    model = ChatAnthropic(model="m", base_url=address, api_key=KEY, max_retries=0, max_tokens=500, timeout=timeout)
+    try:
+        yield model
+    finally:
+        await model._async_client.close()
 
 
 def told_code(error: BaseException) -> str | None:
@@ -129,18 +146,19 @@ async def _messages_stream(base_url: str, seen: Seen) -> None:
 # ── frameworks
 
 
-def _invoked(made: Callable[[str], BaseChatModel]) -> Callable[[str, Seen], Awaitable[None]]:
+def _invoked(made: Made) -> Callable[[str, Seen], Awaitable[None]]:
     async def ask(base_url: str, seen: Seen) -> None:
-        answer = await made(base_url).ainvoke(PROMPT)
-        seen.append(answer.text)
+        async with made(base_url) as model:
+            seen.append((await model.ainvoke(PROMPT)).text)
 
     return ask
 
 
-def _streamed(made: Callable[[str], BaseChatModel]) -> Callable[[str, Seen], Awaitable[None]]:
+def _streamed(made: Made) -> Callable[[str, Seen], Awaitable[None]]:
     async def ask(base_url: str, seen: Seen) -> None:
-        async for chunk in made(base_url).astream(PROMPT):
-            seen.append(chunk.text)
+        async with made(base_url) as model:
+            async for chunk in model.astream(PROMPT):
+                seen.append(chunk.text)
 
     return ask
 
@@ -166,10 +184,6 @@ def _ran_streamed(model: Callable[..., Model]) -> Callable[[str, Seen], Awaitabl
     return ask
 
 
-def _langchain_responses(base_url: str) -> ChatOpenAI:
-    return langchain_openai(base_url, responses=True)
-
-
 SDKS = (
     Client("openai-chat", False, _chat),
     Client("openai-chat", True, _chat_stream),
@@ -181,8 +195,8 @@ SDKS = (
 FRAMEWORKS = (
     Client("langchain-openai", False, _invoked(langchain_openai)),
     Client("langchain-openai", True, _streamed(langchain_openai)),
-    Client("langchain-openai-responses", False, _invoked(_langchain_responses)),
-    Client("langchain-openai-responses", True, _streamed(_langchain_responses)),
+    Client("langchain-openai-responses", False, _invoked(langchain_openai_responses)),
+    Client("langchain-openai-responses", True, _streamed(langchain_openai_responses)),
     Client("langchain-anthropic", False, _invoked(langchain_anthropic)),
     Client("langchain-anthropic", True, _streamed(langchain_anthropic)),
     Client("openai-agents-chat", False, _ran(OpenAIChatCompletionsModel)),
