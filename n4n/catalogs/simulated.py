@@ -38,7 +38,7 @@ _PLACES: Mapping[str, _Place] = MappingProxyType({
     "sim-eu": _Place("sim-eu", "openai", "/v1", "eu-central", discount=Decimal("1.1")),
     "sim-responses": _Place("sim-east", "openai_responses", "/v1", "us-east"),
     "sim-anthropic": _Place("sim-west", "anthropic", "/anthropic", "us-west"),
-    "sim-gemini": _Place("sim-east", "gemini", "/gemini/v1beta", "us-east"),
+    "sim-gemini": _Place("sim-eu", "gemini", "/gemini/v1beta", "eu-central"),
     "sim-mistral": _Place("sim-eu", "openai", "/mistral/v1", "eu-central"),
     "sim-groq": _Place("sim-west", "openai", "/groq/openai/v1", "us-west"),
     "sim-together": _Place("sim-east", "openai", "/together/v1", "us-east"),
