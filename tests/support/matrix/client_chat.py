@@ -18,6 +18,7 @@ from tests.support.matrix.words import (
     Heard,
     Image,
     Object,
+    Own,
     Part,
     Refused,
     Result,
@@ -121,6 +122,8 @@ def body_of(ask: Ask) -> Object:
 
 
 def _messages(turn: Turn) -> list[Object]:
+    if isinstance(turn.parts[0], Own):
+        return list(turn.parts[0].told)
     if turn.role == "assistant":
         calls = [
             {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": part.arguments}}
@@ -144,7 +147,7 @@ def _part(part: Part) -> Object:
             return {"type": "text", "text": text}
         case Image(url):
             return {"type": "image_url", "image_url": {"url": url}}
-        case Thought() | Call() | Result():
+        case Thought() | Call() | Result() | Own():
             raise AssertionError("not a user's")
 
 

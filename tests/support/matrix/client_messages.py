@@ -16,6 +16,7 @@ from tests.support.matrix.words import (
     Heard,
     Image,
     Object,
+    Own,
     Part,
     Refused,
     Result,
@@ -121,6 +122,8 @@ def body_of(ask: Ask) -> Object:
 
 
 def _message(turn: Turn) -> Object:
+    if isinstance(turn.parts[0], Own):
+        return turn.parts[0].told[0]
     if len(turn.parts) == 1 and isinstance(turn.parts[0], Text):
         return {"role": turn.role, "content": turn.parts[0].text}
     return {"role": turn.role, "content": [_block(part) for part in turn.parts]}
@@ -141,6 +144,8 @@ def _block(part: Part) -> Object:
             return {"type": "tool_result", "tool_use_id": id, "content": text}
         case Thought(text, signature):
             return {"type": "thinking", "thinking": text, "signature": signature}
+        case Own():
+            raise AssertionError("a whole turn")
 
 
 def _heard(message: anthropic.types.Message, block: Object | None) -> Heard:

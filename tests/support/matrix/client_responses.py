@@ -17,6 +17,7 @@ from tests.support.matrix.words import (
     Heard,
     Image,
     Object,
+    Own,
     Part,
     Refused,
     Result,
@@ -116,6 +117,8 @@ def _items(turn: Turn) -> list[Object]:
     made: list[Object] = []
     for part in turn.parts:
         match part:
+            case Own(told):
+                made += told
             case Call(name, arguments, id):
                 made.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
             case Result(_, text, id):

@@ -20,6 +20,7 @@ class Provider(Protocol):
     dialect: str
     model: str  # its own name of it
     broken_class: str  # what `broken` is of
+    signature: str | None  # what its reasoning is signed with; providers of one signature can read each other's
 
     def whole(self, told: Told) -> Answer:
         """An answer at once."""

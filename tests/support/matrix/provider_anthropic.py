@@ -48,6 +48,7 @@ class AnthropicProvider:
     dialect: str = "anthropic"
     model: str = "claude-sonnet-5"
     broken_class: str = "overloaded"
+    signature: str | None = SIGNATURE
 
     def whole(self, told: Told) -> Answer:
         return page(200, _message(_blocks(told), _STOPS[told.finish], usage(told.tokens)))

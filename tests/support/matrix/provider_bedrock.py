@@ -11,10 +11,10 @@ from tests.support.call import Call as HttpCall
 from tests.support.event_stream import START, event, exception, metadata, stop
 from tests.support.event_stream import text as text_event
 from tests.support.matrix.provider import events, halves, page
+from tests.support.matrix.provider_anthropic import SIGNATURE  # Claude's, wherever it runs
 from tests.support.matrix.words import Ask, Call, Image, Object, Part, Result, Text, Thought, Tokens, Told, Turn, merged, same, tool
 from tests.support.script import Answer, Raw, Step
 
-SIGNATURE = "EqQBsigned-by-anthropic-at-bedrock"
 FRAMES = "application/vnd.amazon.eventstream"
 _STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "guardrail_intervened"}
 FAULTS = {
@@ -43,6 +43,7 @@ class BedrockProvider:
     dialect: str = "bedrock"
     model: str = "us.anthropic.claude-sonnet-4-6"
     broken_class: str = "overloaded"
+    signature: str | None = SIGNATURE
 
     def whole(self, told: Told) -> Answer:
         message = {"role": "assistant", "content": _blocks(told)}

@@ -56,6 +56,7 @@ class GeminiProvider:
     dialect: str = "gemini"
     model: str = "gemini-3-pro"
     broken_class: str = "overloaded"
+    signature: str | None = SIGNATURE
 
     def whole(self, told: Told) -> Answer:
         return page(200, _response(_parts(told), _STOPS[told.finish], told.tokens))

@@ -49,6 +49,7 @@ class OpenAIProvider:
     dialect: str = "openai"
     model: str = "gpt-5.6"
     broken_class: str = "server_error"
+    signature: str | None = None
 
     def whole(self, told: Told) -> Answer:
         message: Object = {"role": "assistant", "content": told.text or None, "refusal": told.refusal or None}
@@ -158,7 +159,7 @@ def read_chat(body: Object) -> Ask:
     system: list[str] = []
     turns: list[Turn] = []
     for message in body["messages"]:
-        assert message.keys() <= {"role", "content", "tool_calls", "tool_call_id"}, message
+        assert message.keys() <= {"role", "content", "tool_calls", "tool_call_id", "reasoning_content"}, message
         parts = _content(message.get("content"))
         match message["role"]:
             case "system" | "developer":

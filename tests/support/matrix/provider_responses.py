@@ -34,6 +34,7 @@ class ResponsesProvider:
     dialect: str = "openai_responses"
     model: str = "gpt-5.6-pro"
     broken_class: str = "server_error"
+    signature: str | None = SEALED
 
     def whole(self, told: Told) -> Answer:
         return page(200, _response(told))

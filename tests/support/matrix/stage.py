@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import anthropic
 import openai
 
+from data_plane.health import Health
 from tests.support.matrix.client import Client
 from tests.support.matrix.table import CLIENTS, PROVIDERS
 from tests.support.router import KEY, RunningRouter, running_router
@@ -25,6 +27,12 @@ class Stage:
     def __init__(self, house: RunningRouter, upstream: ScriptedUpstream, sdks: tuple[openai.AsyncOpenAI, anthropic.AsyncAnthropic]) -> None:
         self.house, self.upstream = house, upstream
         self.clients: dict[str, Client] = {name: make(*sdks) for name, make in CLIENTS.items()}
+
+    def forget(self) -> None:
+        """What the router has learned of endpoints, and what it was scripted to be told."""
+        self.house.router.health = Health(time.monotonic, lambda: 0.5)
+        self.upstream.calls.clear()
+        self.upstream.script()
 
 
 def providers(upstream: ScriptedUpstream) -> dict[str, object]:

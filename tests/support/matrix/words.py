@@ -53,7 +53,14 @@ class Result:
     id: str = field(default="", compare=False)
 
 
-Part: TypeAlias = Text | Image | Thought | Call | Result
+@dataclass(frozen=True)
+class Own:
+    """An earlier answer as the client got it, in its own words, to be sent back as it came."""
+
+    told: tuple[Object, ...]
+
+
+Part: TypeAlias = Text | Image | Thought | Call | Result | Own
 
 
 @dataclass(frozen=True)
