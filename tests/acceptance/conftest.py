@@ -43,7 +43,6 @@ def rival(companies: tuple[Simulated, Simulated]) -> Simulated:
 @pytest.fixture(autouse=True)
 def within_this_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Clients keep to this machine: what they trace and report is off, and who tries to get out fails the test."""
-    monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
     monkeypatch.setenv("LANGSMITH_TRACING", "false")
     strays: list[object] = []
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import anthropic
 import openai
-from agents import Agent, Model, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner
+from agents import Agent, Model, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, set_tracing_disabled
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
@@ -22,6 +22,7 @@ from tests.support.router import KEY
 
 T = TypeVar("T")
 _TIMEOUTS_S = itertools.count(60)
+set_tracing_disabled(True)  # it would tell OpenAI of every run
 PROMPT = "Say something short"
 TURNS = [{"role": "user", "content": PROMPT}]
 RAISED = (openai.APIError, anthropic.APIError)  # what an application has to catch, also under a framework
