@@ -30,6 +30,10 @@ class Provider(Protocol):
         """An answer in pieces."""
         ...
 
+    def by_turns(self, told: Told) -> Answer | None:
+        """An answer whose parts come by turns, numbered in its own way; None: each part comes at once."""
+        ...
+
     def begun(self, text: str) -> Answer:
         """A stream that has told a text and goes on."""
         ...
@@ -86,6 +90,16 @@ def named(kind: str, **members: Any) -> bytes:
     """One event whose data repeats its name."""
     payload: Object = {"type": kind, **members}
     return f"event: {kind}\n".encode() + data(payload)
+
+
+def in_row(parts: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """The events of each part after those of the one before."""
+    return [event for events in parts for event in events]
+
+
+def woven(parts: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """The first event of each part, then the second ones, and so on."""
+    return [events[at] for at in range(max(map(len, parts))) for events in parts if at < len(events)]
 
 
 def halves(text: str) -> tuple[str, str]:

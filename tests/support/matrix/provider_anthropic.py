@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.support.call import Call as HttpCall
-from tests.support.matrix.provider import events, halves, named, page
+from tests.support.matrix.provider import events, halves, in_row, named, page, woven
 from tests.support.matrix.words import Ask, Call, Image, Object, Part, Result, Text, Thought, Tokens, Told, Turn, merged, same, tool
 from tests.support.script import Answer, Raw, Step
 
@@ -54,12 +55,10 @@ class AnthropicProvider:
         return page(200, _message(_blocks(told), _STOPS[told.finish], usage(told.tokens)))
 
     def stream(self, told: Told) -> Answer:
-        early = {**usage(told.tokens), "output_tokens": 1}
-        made = [named("message_start", message=_message([], None, early)), named("ping")]
-        for index, block in enumerate(_blocks(told)):
-            made += _events_of(index, block)
-        delta = {"stop_reason": _STOPS[told.finish], "stop_sequence": None}
-        return events([*made, named("message_delta", delta=delta, usage=usage(told.tokens)), named("message_stop")])
+        return _framed(told, in_row([_events_of(index, block) for index, block in enumerate(_blocks(told))]))
+
+    def by_turns(self, told: Told) -> Answer | None:
+        return _framed(told, woven([_events_of(index, block) for index, block in enumerate(_blocks(told))]))
 
     def begun(self, text: str) -> Answer:
         start = named("message_start", message=_message([], None, usage(Tokens())))
@@ -85,6 +84,13 @@ class AnthropicProvider:
         assert call.path.endswith("/v1/messages") and call.header("x-api-key") == "sk-provider-canary"
         assert call.header("anthropic-version") == "2023-06-01" and call.header("authorization") is None
         return read_messages(call.json)
+
+
+def _framed(told: Told, made: Sequence[bytes]) -> Answer:
+    early = {**usage(told.tokens), "output_tokens": 1}
+    delta = {"stop_reason": _STOPS[told.finish], "stop_sequence": None}
+    start, end = named("message_start", message=_message([], None, early)), named("message_delta", delta=delta, usage=usage(told.tokens))
+    return events([start, named("ping"), *made, end, named("message_stop")])
 
 
 def _message(blocks: list[Object], stop: str | None, counts: Object) -> Object:

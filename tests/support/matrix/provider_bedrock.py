@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.call import Call as HttpCall
 from tests.support.event_stream import START, event, exception, metadata, stop
 from tests.support.event_stream import text as text_event
-from tests.support.matrix.provider import events, halves, page
+from tests.support.matrix.provider import events, halves, in_row, page, woven
 from tests.support.matrix.provider_anthropic import SIGNATURE  # Claude's, wherever it runs
 from tests.support.matrix.words import Ask, Call, Image, Object, Part, Result, Text, Thought, Tokens, Told, Turn, merged, same, tool
 from tests.support.script import Answer, Raw, Step
@@ -51,10 +51,10 @@ class BedrockProvider:
         return page(200, said)
 
     def stream(self, told: Told) -> Answer:
-        frames = [START]
-        for index, block in enumerate(_blocks(told)):
-            frames += _events_of(index, block)
-        return events([*frames, stop(_STOPS[told.finish]), metadata(**usage(told.tokens))], FRAMES)
+        return _framed(told, in_row([_events_of(index, block) for index, block in enumerate(_blocks(told))]))
+
+    def by_turns(self, told: Told) -> Answer | None:
+        return _framed(told, woven([_events_of(2 * index, block) for index, block in enumerate(_blocks(told))]))
 
     def begun(self, text: str) -> Answer:
         return events([START, text_event(text)], FRAMES)
@@ -79,6 +79,10 @@ class BedrockProvider:
         assert call.header("authorization") == "Bearer sk-provider-canary"
         assert call.path.partition("/model/")[2].startswith("us.anthropic.claude-sonnet-4-6/converse")
         return read_converse(call.json)
+
+
+def _framed(told: Told, made: Sequence[bytes]) -> Answer:
+    return events([START, *made, stop(_STOPS[told.finish]), metadata(**usage(told.tokens))], FRAMES)
 
 
 def _blocks(told: Told) -> list[Object]:

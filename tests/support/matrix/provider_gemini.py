@@ -68,6 +68,9 @@ class GeminiProvider:
             made += [_response([piece], None, replace(told.tokens, completion=told.tokens.reasoning)) for piece in pieces]
         return events(list(map(data, [*made, _response([], _STOPS[told.finish], told.tokens)])))
 
+    def by_turns(self, told: Told) -> Answer | None:
+        return None
+
     def begun(self, text: str) -> Answer:
         return events([data(_response([{"text": text}], None, Tokens()))])
 

@@ -75,6 +75,9 @@ class OpenAIProvider:
         last = {**_head("chat.completion.chunk"), "choices": [], "usage": usage(told.tokens)}
         return events([*self.first(), *map(_delta, deltas), _delta({}, told.finish), data(last), DONE])
 
+    def by_turns(self, told: Told) -> Answer | None:
+        return self.stream(told)
+
     def first(self) -> Sequence[bytes]:
         """What comes before the answer."""
         return ()

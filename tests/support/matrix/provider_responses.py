@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.call import Call as HttpCall
-from tests.support.matrix.provider import events, halves, named, page
+from tests.support.matrix.provider import events, halves, in_row, named, page, woven
 from tests.support.matrix.provider_openai import FAULTS
 from tests.support.matrix.words import Ask, Call, Image, Object, Part, Result, Text, Thought, Tokens, Told, Turn, merged, same, tool
 from tests.support.script import Answer, Raw, Step
@@ -40,11 +40,10 @@ class ResponsesProvider:
         return page(200, _response(told))
 
     def stream(self, told: Told) -> Answer:
-        made = [named("response.created", response=_empty()), named("response.in_progress", response=_empty())]
-        for index, item in enumerate(_items(told)):
-            made += _events_of(index, item)
-        end = _response(told)
-        return _numbered([*made, named(f"response.{end['status']}", response=end)])
+        return _framed(told, in_row([_events_of(index, item) for index, item in enumerate(_items(told))]))
+
+    def by_turns(self, told: Told) -> Answer | None:
+        return _framed(told, woven([_events_of(index, item) for index, item in enumerate(_items(told))]))
 
     def begun(self, text: str) -> Answer:
         (item,) = _items(Told(text))
@@ -69,6 +68,12 @@ class ResponsesProvider:
     def asked(self, call: HttpCall) -> Ask:
         assert call.path.endswith("/v1/responses") and call.header("authorization") == "Bearer sk-provider-canary"
         return read_responses(call.json)
+
+
+def _framed(told: Told, made: list[bytes]) -> Answer:
+    start = [named("response.created", response=_empty()), named("response.in_progress", response=_empty())]
+    end = _response(told)
+    return _numbered([*start, *made, named(f"response.{end['status']}", response=end)])
 
 
 def _empty() -> Object:
