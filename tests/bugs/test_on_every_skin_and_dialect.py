@@ -195,7 +195,7 @@ async def test_an_input_that_is_too_long_is_tried_once_and_then_only_where_more_
 # Long lines.
 
 MIB = 1 << 20
-LONG = {name: "x" * (8 * MIB) for name in PROVIDERS}  # in two events of 4 MiB each, where it is a stream
+LONG = dict.fromkeys(PROVIDERS, "x" * (8 * MIB))  # in two events of 4 MiB each, where it is a stream
 LONG["openai_responses"] = "x" * (4 * MIB)  # which tells it again, and again, as a whole
 
 
