@@ -113,7 +113,8 @@ async def test_while_postgres_is_away_watchers_are_served_from_memory_and_it_rec
                 await each.ack(await each.next_update())
             for _ in range(200):
                 told = await status(plane)
-                if told.database == "ok" and [node.applied_version for node in told.nodes] == [2, 2]:
+                back = any(record.message == "the database is back" for record in caplog.records)
+                if told.database == "ok" and back and [node.applied_version for node in told.nodes] == [2, 2]:
                     break
                 await asyncio.sleep(0.05)
             assert (told.database, len(told.nodes)) == ("ok", 2)
