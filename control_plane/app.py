@@ -13,10 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import grpc
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
 from control_plane.gauges import Gauges, metrics_server
 from control_plane.ledger import Ledger
@@ -31,13 +27,16 @@ from control_plane.service.fleet import Fleet
 from control_plane.service.usage import Usage
 from control_plane.tokens import Tokens
 from control_plane.versions import MAX_DOCUMENT_BYTES
-from n4n.core.errors import StartFailed
+from n4n.core.errors import StartFailed, StoreUnavailable
 from n4n.runtime.settings import Settings
+from n4n.runtime.stores import Store, command, settings_of
 from n4n.runtime.tls import server_credentials, tls_of
 
 HEARTBEAT_S = 5.0
 POLL_S = 1.0
 _STOP_GRACE_S = 1.0
+_REDIS_S = 1.0  # for as long an operator who asks for the status waits for a connection to Redis
+_PING = command(b"PING")
 _log = logging.getLogger("n4n.control_plane")
 
 
@@ -162,35 +161,35 @@ async def _until_loaded(publisher: Publisher, repository: Repository) -> None:
 
 
 class _Pinger:
-    """Asks Redis whether it is there; one attempt, one second."""
+    """Asks Redis whether it is there, through the connection that routers use: one server, Sentinels or a cluster."""
 
-    def __init__(self, redis: Redis | None) -> None:
-        self._redis = redis
+    def __init__(self, store: Store | None) -> None:
+        self._store = store
 
     async def ask(self) -> str:
         """ok, or what is wrong; never the URL."""
-        if self._redis is None:
+        if self._store is None:
             return "not configured"
+        if not await self._store.ready(_REDIS_S):
+            return self._store.reason
         try:
-            await self._redis.ping()
-        except (RedisError, OSError, TimeoutError) as error:
-            return " ".join(str(error).split())[:200] or type(error).__name__
+            await self._store.command(_PING)
+        except StoreUnavailable as error:
+            return error.message
         return "ok"
 
 
 @asynccontextmanager
 async def _redis_pinger(redis_url: str) -> AsyncIterator[_Pinger]:
+    """StartFailed: the URL is none that a router could use either."""
     if not redis_url:
         yield _Pinger(None)
         return
+    store = Store(settings_of(redis_url))
     try:
-        redis = Redis.from_url(redis_url, socket_timeout=1, socket_connect_timeout=1, retry=Retry(NoBackoff(), 0))
-    except ValueError as error:
-        raise StartFailed("N4N_REDIS_URL must be redis://HOST:PORT/DB, rediss://… or unix://PATH") from error
-    try:
-        yield _Pinger(redis)
+        yield _Pinger(store)
     finally:
-        await redis.aclose()
+        await store.close()
 
 
 def _now() -> datetime:

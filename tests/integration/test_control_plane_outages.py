@@ -204,5 +204,8 @@ async def test_status_asks_redis_and_never_tells_its_url(postgres_url: str, redi
     async with a_plane(postgres_url, redis_url="redis://:secret@127.0.0.1:1/0") as plane:
         told = await status(plane)
         assert told.redis != "ok" and "secret" not in told.redis
+    async with a_plane(postgres_url, redis_url="redis+sentinel://:secret@127.0.0.1:1,127.0.0.1:2/main") as plane:
+        told = await status(plane)
+        assert told.redis != "ok" and "secret" not in told.redis, "what a router can be configured with is no reason not to start"
     async with a_plane(postgres_url) as plane:
         assert (await status(plane)).redis == "not configured"
