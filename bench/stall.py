@@ -13,12 +13,12 @@ import uvloop
 
 from bench.catalogs import PROVIDERS, Document, large_catalog, with_changes
 from control_plane.lines import NONE, Held, Line
-from data_plane.catalog import Follower, Pace
-from data_plane.credentials import Credentials
 from n4n.core.discovery import Part
 from n4n.core.document import parse_document
 from n4n.runtime import wire
 from n4n.runtime.control_link import Ack
+from n4n.runtime.credentials import Credentials
+from n4n.runtime.follower import Follower, Pace
 
 TICK_S = 0.001
 KEYS = {f"P{n}_KEY": "none" for n in range(PROVIDERS)}

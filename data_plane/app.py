@@ -17,8 +17,6 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 import n4n
-from data_plane.catalog import Follower, Pace
-from data_plane.credentials import Credentials
 from data_plane.health import Health
 from data_plane.intake import Intake, SharedIntake
 from data_plane.leaving import Orders, Serving, drain, until
@@ -34,6 +32,8 @@ from n4n.core.dialects.table import DIALECTS
 from n4n.core.discovery import LinkRules
 from n4n.runtime import disk_snapshot
 from n4n.runtime.control_link import ControlLink, Identity
+from n4n.runtime.credentials import Credentials
+from n4n.runtime.follower import Follower, Pace
 from n4n.runtime.records import LineWriter
 from n4n.runtime.segments import Segments
 from n4n.runtime.settings import Settings

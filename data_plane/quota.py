@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from data_plane.labels import new_attempt_id
 from data_plane.record import Record
 from data_plane.waiting import WaitingLine
 from n4n.core.access import Key
@@ -26,6 +25,7 @@ from n4n.core.limits.subjects import TOKENS, Draw, Priority, Subject, account_su
 from n4n.core.plan import cooling_error
 from n4n.core.quota_headers import Quota, read_quotas
 from n4n.core.verdicts import RATE_S, class_of, hint_s
+from n4n.runtime.labels import new_attempt_id
 from n4n.runtime.limits import Limits, Reservation
 
 MOST_SUBJECTS = 20_000

@@ -15,7 +15,6 @@ import msgspec
 
 from data_plane.answers import Answer
 from data_plane.health import Measured
-from data_plane.labels import new_attempt_id
 from data_plane.quota import Spending
 from data_plane.record import AttemptRecord, Record
 from data_plane.router import Router
@@ -31,6 +30,7 @@ from n4n.core.pricing import cost_pico, usd
 from n4n.core.skins.skin import Skin
 from n4n.core.stream_guard import Abandon, Finish, GuardState, Hold, Interrupt, Pass, Release, StreamGuard
 from n4n.core.usage import estimate, settled
+from n4n.runtime.labels import new_attempt_id
 from n4n.runtime.signing import signed
 from n4n.runtime.upstream import Phases, Reply, UpstreamFault
 

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 
 from data_plane.answers import KEEP_ALIVE_S
-from data_plane.catalog import Follower
-from data_plane.credentials import Credentials
 from data_plane.health import Health
 from data_plane.quota import Quotas
 from n4n.core.access import AccessSnapshot
@@ -16,6 +14,8 @@ from n4n.core.candidates import Candidate, World
 from n4n.core.catalog import Account, Snapshot
 from n4n.core.dialects import Dialect
 from n4n.core.errors import NoSnapshot
+from n4n.runtime.credentials import Credentials
+from n4n.runtime.follower import Follower
 from n4n.runtime.upstream import Upstream
 
 

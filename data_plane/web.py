@@ -18,7 +18,6 @@ from data_plane.answers import ClientGone, answer_fields
 from data_plane.bodies import BodyBounds, BoundedRequest
 from data_plane.callers import Asked, authenticate
 from data_plane.connections import Bounds, Connection, Door, Refused
-from data_plane.labels import new_request_id
 from data_plane.meter import Meter
 from data_plane.outgoing import Outgoing
 from data_plane.record import Record
@@ -32,6 +31,7 @@ from n4n.core.errors import Draining, GatewayError, NoSuchRoute, TooManyConnecti
 from n4n.core.skins.messages_models import model, page
 from n4n.core.skins.skin import Skin
 from n4n.core.skins.table import MESSAGES, SKINS, skin_of
+from n4n.runtime.labels import new_request_id
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import exposition
 

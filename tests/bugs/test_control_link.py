@@ -20,11 +20,11 @@ from pathlib import Path
 import uvloop
 
 from control_plane.app import control_plane
-from data_plane.catalog import Follower, Pace
-from data_plane.credentials import Credentials
 from n4n.core.discovery import Held, LinkRules
 from n4n.runtime.control_client import ControlClient
 from n4n.runtime.control_link import ControlLink, Identity, LinkState
+from n4n.runtime.credentials import Credentials
+from n4n.runtime.follower import Follower, Pace
 from n4n.runtime.settings import Settings
 from tests.control_plane.client import ADMIN, NODE
 from tests.support.catalogs import SMALL, changed

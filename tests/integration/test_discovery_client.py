@@ -18,13 +18,13 @@ import grpc
 import pytest
 import uvloop
 
-from data_plane.catalog import Follower, Pace
-from data_plane.credentials import Credentials
 from n4n.core.access import Key
 from n4n.core.catalog import collection_checksum
 from n4n.core.discovery import Held, LinkRules
 from n4n.runtime import disk_snapshot, wire
 from n4n.runtime.control_link import ControlLink, Identity, LinkState, told
+from n4n.runtime.credentials import Credentials
+from n4n.runtime.follower import Follower, Pace
 from n4n.v1 import types_pb2
 from tests.support.catalogs import FULL, SMALL, Raw, changed
 from tests.support.control_plane import TOKEN, ScriptedControlPlane, heartbeat, resources_of, update

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from control_plane.app import control_plane
-from data_plane.catalog import Follower
-from data_plane.credentials import Credentials
 from n4n.core.errors import StartFailed
 from n4n.runtime.control_client import ControlClient, ControlRefused
 from n4n.runtime.control_link import ControlLink, Identity
+from n4n.runtime.credentials import Credentials
+from n4n.runtime.follower import Follower
 from n4n.runtime.settings import Settings
 from n4n.runtime.tls import NO_TLS, TlsFiles, channel_credentials, server_credentials, tls_of
 from tests.integration.test_discovery_client import FAST, PACE, until

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.credentials import Credentials, Secret, accounts_of
 from n4n.core.catalog import Account, Provider, compile_snapshot
 from n4n.core.document import parse_document
+from n4n.runtime.credentials import Credentials, Secret, accounts_of
 from tests.support.catalogs import FULL
 from tests.support.google import TokenService, token_service
 

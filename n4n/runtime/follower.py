@@ -1,4 +1,4 @@
-"""The follower: holds the catalog and the keys that this router serves from, and takes over new versions as they are pushed.
+"""The follower: holds the catalog, and at a router the keys, that this node works from, and takes over new versions as they are pushed.
 
 A version is compiled beside what is in use and swapped in by one assignment; what cannot be compiled is answered by a NACK and
 the last good stays. Every accepted version goes to the disk, and a router starts from there while no control plane answers.
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, assert_never
 
-from data_plane.credentials import Credentials, Resolution, accounts_of
 from n4n.core.access import AccessSnapshot
 from n4n.core.catalog import Snapshot
 from n4n.core.discovery import (
@@ -37,6 +36,7 @@ from n4n.core.discovery import (
 from n4n.core.errors import CatalogRefused
 from n4n.runtime import disk_snapshot, heap, wire
 from n4n.runtime.control_link import Ack, Answer, Leave, Refuse
+from n4n.runtime.credentials import Credentials, Resolution, accounts_of
 
 INLINE_RESOURCES = 200  # up to so many are compiled at once (a few ms); more go to a thread, so that requests keep moving
 _REASON = 1000  # characters of a NACK
@@ -67,7 +67,10 @@ T = TypeVar("T")
 
 
 class Follower:
-    """A `control_link.Receiver`. Plain attributes: `state`, `nacks`, `last_nack`; `version`, `checksum`, `age_s` of the catalog."""
+    """A `control_link.Receiver`. Plain attributes: `state`, `nacks`, `last_nack`; `version`, `checksum`, `age_s` of the catalog.
+
+    `collections`: what this node wants of what is pushed; a prober needs no keys.
+    """
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class Follower:
         credentials: Credentials,
         *,
         pace: Pace,
+        collections: Sequence[int] = (wire.CATALOG, wire.ACCESS),
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -84,7 +88,7 @@ class Follower:
         self._build: wire.CatalogBuild | None = None  # of `state.catalog`
         self._path, self._credentials, self._pace = path, credentials, pace
         self._clock, self._wall = clock, wall
-        self._collectors: dict[int, Collector] = {collection: Collector(collection) for collection in (wire.CATALOG, wire.ACCESS)}
+        self._collectors: dict[int, Collector] = {collection: Collector(collection) for collection in collections}
         self._confirmed_at = clock()
         self._unsaved = asyncio.Event()
         self._swapping = asyncio.Lock()
@@ -92,7 +96,7 @@ class Follower:
         self._disk_problem = ""
 
     def __repr__(self) -> str:
-        return f"Follower(version={self.version}, access={self._held(wire.ACCESS).version}, nacks={self.nacks})"
+        return f"Follower(version={self.version}, access={self.access_version}, nacks={self.nacks})"
 
     @property
     def version(self) -> int:
@@ -107,7 +111,7 @@ class Follower:
     @property
     def access_version(self) -> int:
         """The version of the keys in use; 0: none."""
-        return self._held(wire.ACCESS).version
+        return self._held(wire.ACCESS).version if wire.ACCESS in self._collectors else 0
 
     @property
     def age_s(self) -> float:
