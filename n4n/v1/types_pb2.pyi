@@ -54,7 +54,7 @@ class ResourceName(_message.Message):
     def __init__(self, kind: _Optional[_Union[Kind, str]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Provider(_message.Message):
-    __slots__ = ("dialect", "base_url", "allow_private", "headers", "vars", "quirks")
+    __slots__ = ("dialect", "base_url", "allow_private", "headers", "vars", "quirks", "probe_budget_usd_per_day")
     class HeadersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -75,13 +75,15 @@ class Provider(_message.Message):
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     VARS_FIELD_NUMBER: _ClassVar[int]
     QUIRKS_FIELD_NUMBER: _ClassVar[int]
+    PROBE_BUDGET_USD_PER_DAY_FIELD_NUMBER: _ClassVar[int]
     dialect: str
     base_url: str
     allow_private: bool
     headers: _containers.ScalarMap[str, str]
     vars: _containers.ScalarMap[str, str]
     quirks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, dialect: _Optional[str] = ..., base_url: _Optional[str] = ..., allow_private: _Optional[bool] = ..., headers: _Optional[_Mapping[str, str]] = ..., vars: _Optional[_Mapping[str, str]] = ..., quirks: _Optional[_Iterable[str]] = ...) -> None: ...
+    probe_budget_usd_per_day: str
+    def __init__(self, dialect: _Optional[str] = ..., base_url: _Optional[str] = ..., allow_private: _Optional[bool] = ..., headers: _Optional[_Mapping[str, str]] = ..., vars: _Optional[_Mapping[str, str]] = ..., quirks: _Optional[_Iterable[str]] = ..., probe_budget_usd_per_day: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("scope", "rpm", "tpm", "concurrency", "streams", "burst")
@@ -100,16 +102,26 @@ class Limits(_message.Message):
     def __init__(self, scope: _Optional[str] = ..., rpm: _Optional[int] = ..., tpm: _Optional[int] = ..., concurrency: _Optional[int] = ..., streams: _Optional[int] = ..., burst: _Optional[int] = ...) -> None: ...
 
 class Account(_message.Message):
-    __slots__ = ("provider", "credential", "limits", "daily_token_budget")
+    __slots__ = ("provider", "credential", "limits", "daily_token_budget", "balance")
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     DAILY_TOKEN_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_FIELD_NUMBER: _ClassVar[int]
     provider: str
     credential: str
     limits: Limits
     daily_token_budget: int
-    def __init__(self, provider: _Optional[str] = ..., credential: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., daily_token_budget: _Optional[int] = ...) -> None: ...
+    balance: Balance
+    def __init__(self, provider: _Optional[str] = ..., credential: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., daily_token_budget: _Optional[int] = ..., balance: _Optional[_Union[Balance, _Mapping]] = ...) -> None: ...
+
+class Balance(_message.Message):
+    __slots__ = ("below_usd", "api")
+    BELOW_USD_FIELD_NUMBER: _ClassVar[int]
+    API_FIELD_NUMBER: _ClassVar[int]
+    below_usd: str
+    api: str
+    def __init__(self, below_usd: _Optional[str] = ..., api: _Optional[str] = ...) -> None: ...
 
 class Capabilities(_message.Message):
     __slots__ = ("scores", "flags")
@@ -193,7 +205,7 @@ class Timeouts(_message.Message):
     def __init__(self, connect_ms: _Optional[int] = ..., first_token_ms: _Optional[int] = ..., idle_ms: _Optional[int] = ..., total_ms: _Optional[int] = ...) -> None: ...
 
 class ProbePolicy(_message.Message):
-    __slots__ = ("interval_sec", "max_tokens", "timeout_ms", "param", "prompt", "effort", "stream")
+    __slots__ = ("interval_sec", "max_tokens", "timeout_ms", "param", "prompt", "effort", "stream", "enabled", "checks_interval_sec", "checks_max_tokens")
     INTERVAL_SEC_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -201,6 +213,9 @@ class ProbePolicy(_message.Message):
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     EFFORT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
+    ENABLED_FIELD_NUMBER: _ClassVar[int]
+    CHECKS_INTERVAL_SEC_FIELD_NUMBER: _ClassVar[int]
+    CHECKS_MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     interval_sec: float
     max_tokens: int
     timeout_ms: int
@@ -208,7 +223,10 @@ class ProbePolicy(_message.Message):
     prompt: str
     effort: str
     stream: bool
-    def __init__(self, interval_sec: _Optional[float] = ..., max_tokens: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., param: _Optional[str] = ..., prompt: _Optional[str] = ..., effort: _Optional[str] = ..., stream: _Optional[bool] = ...) -> None: ...
+    enabled: bool
+    checks_interval_sec: float
+    checks_max_tokens: int
+    def __init__(self, interval_sec: _Optional[float] = ..., max_tokens: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., param: _Optional[str] = ..., prompt: _Optional[str] = ..., effort: _Optional[str] = ..., stream: _Optional[bool] = ..., enabled: _Optional[bool] = ..., checks_interval_sec: _Optional[float] = ..., checks_max_tokens: _Optional[int] = ...) -> None: ...
 
 class Model(_message.Message):
     __slots__ = ("context_window", "max_output_tokens", "capabilities", "aliases", "retry", "circuit_breaker", "stream_guard", "timeouts", "probe", "substitutes", "unsupported_params", "strategy")
@@ -239,36 +257,61 @@ class Model(_message.Message):
     def __init__(self, context_window: _Optional[int] = ..., max_output_tokens: _Optional[int] = ..., capabilities: _Optional[_Union[Capabilities, _Mapping]] = ..., aliases: _Optional[_Iterable[str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., circuit_breaker: _Optional[_Union[BreakerPolicy, _Mapping]] = ..., stream_guard: _Optional[_Union[StreamGuardPolicy, _Mapping]] = ..., timeouts: _Optional[_Union[Timeouts, _Mapping]] = ..., probe: _Optional[_Union[ProbePolicy, _Mapping]] = ..., substitutes: _Optional[_Iterable[str]] = ..., unsupported_params: _Optional[str] = ..., strategy: _Optional[str] = ...) -> None: ...
 
 class PriceTier(_message.Message):
-    __slots__ = ("above_input_tokens", "input_per_1m", "output_per_1m", "cached_input_per_1m", "cache_write_per_1m", "cache_write_1h_per_1m")
+    __slots__ = ("above_input_tokens", "input_per_1m", "output_per_1m", "cached_input_per_1m", "cache_write_per_1m", "cache_write_1h_per_1m", "audio_input_per_1m", "audio_output_per_1m", "image_input_per_1m", "image_output_per_1m")
     ABOVE_INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     INPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
     CACHED_INPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
     CACHE_WRITE_PER_1M_FIELD_NUMBER: _ClassVar[int]
     CACHE_WRITE_1H_PER_1M_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_INPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_OUTPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_INPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_OUTPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
     above_input_tokens: int
     input_per_1m: str
     output_per_1m: str
     cached_input_per_1m: str
     cache_write_per_1m: str
     cache_write_1h_per_1m: str
-    def __init__(self, above_input_tokens: _Optional[int] = ..., input_per_1m: _Optional[str] = ..., output_per_1m: _Optional[str] = ..., cached_input_per_1m: _Optional[str] = ..., cache_write_per_1m: _Optional[str] = ..., cache_write_1h_per_1m: _Optional[str] = ...) -> None: ...
+    audio_input_per_1m: str
+    audio_output_per_1m: str
+    image_input_per_1m: str
+    image_output_per_1m: str
+    def __init__(self, above_input_tokens: _Optional[int] = ..., input_per_1m: _Optional[str] = ..., output_per_1m: _Optional[str] = ..., cached_input_per_1m: _Optional[str] = ..., cache_write_per_1m: _Optional[str] = ..., cache_write_1h_per_1m: _Optional[str] = ..., audio_input_per_1m: _Optional[str] = ..., audio_output_per_1m: _Optional[str] = ..., image_input_per_1m: _Optional[str] = ..., image_output_per_1m: _Optional[str] = ...) -> None: ...
 
 class Price(_message.Message):
-    __slots__ = ("input_per_1m", "output_per_1m", "cached_input_per_1m", "cache_write_per_1m", "cache_write_1h_per_1m", "tiers")
+    __slots__ = ("input_per_1m", "output_per_1m", "cached_input_per_1m", "cache_write_per_1m", "cache_write_1h_per_1m", "tiers", "audio_input_per_1m", "audio_output_per_1m", "image_input_per_1m", "image_output_per_1m", "service_tiers")
+    class ServiceTiersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Price
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Price, _Mapping]] = ...) -> None: ...
     INPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
     CACHED_INPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
     CACHE_WRITE_PER_1M_FIELD_NUMBER: _ClassVar[int]
     CACHE_WRITE_1H_PER_1M_FIELD_NUMBER: _ClassVar[int]
     TIERS_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_INPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_OUTPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_INPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_OUTPUT_PER_1M_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_TIERS_FIELD_NUMBER: _ClassVar[int]
     input_per_1m: str
     output_per_1m: str
     cached_input_per_1m: str
     cache_write_per_1m: str
     cache_write_1h_per_1m: str
     tiers: _containers.RepeatedCompositeFieldContainer[PriceTier]
-    def __init__(self, input_per_1m: _Optional[str] = ..., output_per_1m: _Optional[str] = ..., cached_input_per_1m: _Optional[str] = ..., cache_write_per_1m: _Optional[str] = ..., cache_write_1h_per_1m: _Optional[str] = ..., tiers: _Optional[_Iterable[_Union[PriceTier, _Mapping]]] = ...) -> None: ...
+    audio_input_per_1m: str
+    audio_output_per_1m: str
+    image_input_per_1m: str
+    image_output_per_1m: str
+    service_tiers: _containers.MessageMap[str, Price]
+    def __init__(self, input_per_1m: _Optional[str] = ..., output_per_1m: _Optional[str] = ..., cached_input_per_1m: _Optional[str] = ..., cache_write_per_1m: _Optional[str] = ..., cache_write_1h_per_1m: _Optional[str] = ..., tiers: _Optional[_Iterable[_Union[PriceTier, _Mapping]]] = ..., audio_input_per_1m: _Optional[str] = ..., audio_output_per_1m: _Optional[str] = ..., image_input_per_1m: _Optional[str] = ..., image_output_per_1m: _Optional[str] = ..., service_tiers: _Optional[_Mapping[str, Price]] = ...) -> None: ...
 
 class DataPolicy(_message.Message):
     __slots__ = ("training", "retention")
@@ -341,7 +384,14 @@ class Tenant(_message.Message):
     def __init__(self, disabled: _Optional[bool] = ...) -> None: ...
 
 class Key(_message.Message):
-    __slots__ = ("tenant", "secret_sha256", "expires_at_ms", "directives", "require_directives", "models", "limits", "budget_usd", "budget_window", "previous_sha256", "previous_expires_at_ms")
+    __slots__ = ("tenant", "secret_sha256", "expires_at_ms", "directives", "require_directives", "models", "limits", "budget_usd", "budget_window", "previous_sha256", "previous_expires_at_ms", "require_pricing", "tags")
+    class TagsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TENANT_FIELD_NUMBER: _ClassVar[int]
     SECRET_SHA256_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -353,6 +403,8 @@ class Key(_message.Message):
     BUDGET_WINDOW_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_SHA256_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_PRICING_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     secret_sha256: bytes
     expires_at_ms: int
@@ -364,4 +416,6 @@ class Key(_message.Message):
     budget_window: str
     previous_sha256: bytes
     previous_expires_at_ms: int
-    def __init__(self, tenant: _Optional[str] = ..., secret_sha256: _Optional[bytes] = ..., expires_at_ms: _Optional[int] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., budget_usd: _Optional[str] = ..., budget_window: _Optional[str] = ..., previous_sha256: _Optional[bytes] = ..., previous_expires_at_ms: _Optional[int] = ...) -> None: ...
+    require_pricing: bool
+    tags: _containers.ScalarMap[str, str]
+    def __init__(self, tenant: _Optional[str] = ..., secret_sha256: _Optional[bytes] = ..., expires_at_ms: _Optional[int] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., budget_usd: _Optional[str] = ..., budget_window: _Optional[str] = ..., previous_sha256: _Optional[bytes] = ..., previous_expires_at_ms: _Optional[int] = ..., require_pricing: _Optional[bool] = ..., tags: _Optional[_Mapping[str, str]] = ...) -> None: ...

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/usage.proto\x12\x06n4n.v1\"N\n\nUsageQuery\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x15\n\x08until_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_until_ms\"\xed\x02\n\x08UsageRow\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08requests\x18\x02 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x03 \x01(\x04\x12\x15\n\rcached_tokens\x18\x04 \x01(\x04\x12\x19\n\x11\x63ompletion_tokens\x18\x05 \x01(\x04\x12\x15\n\x08\x63ost_usd\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x08 \x01(\x04\x12\x0f\n\x07unknown\x18\t \x01(\x04\x12\x10\n\x08unpriced\x18\n \x01(\x04\x12\x11\n\testimated\x18\x0b \x01(\x04\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x0c \x01(\x04\x12\x18\n\x10reasoning_tokens\x18\r \x01(\x04\x12!\n\x19\x63ounted_completion_tokens\x18\x0e \x01(\x04\x12\"\n\x1a\x63ompared_completion_tokens\x18\x0f \x01(\x04\x42\x0b\n\t_cost_usd\",\n\nUsageReply\x12\x1e\n\x04rows\x18\x01 \x03(\x0b\x32\x10.n4n.v1.UsageRow\"J\n\x0bUsageReport\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\r\n\x05lines\x18\x04 \x01(\x0c\"2\n\x0cUsageReceipt\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x12\n\nunreadable\x18\x02 \x01(\r2m\n\x05Usage\x12/\n\x05Query\x12\x12.n4n.v1.UsageQuery\x1a\x12.n4n.v1.UsageReply\x12\x33\n\x06Report\x12\x13.n4n.v1.UsageReport\x1a\x14.n4n.v1.UsageReceiptb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/usage.proto\x12\x06n4n.v1\"N\n\nUsageQuery\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x15\n\x08until_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_until_ms\"\xac\x03\n\x08UsageRow\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08requests\x18\x02 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x03 \x01(\x04\x12\x15\n\rcached_tokens\x18\x04 \x01(\x04\x12\x19\n\x11\x63ompletion_tokens\x18\x05 \x01(\x04\x12\x15\n\x08\x63ost_usd\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x08 \x01(\x04\x12\x0f\n\x07unknown\x18\t \x01(\x04\x12\x10\n\x08unpriced\x18\n \x01(\x04\x12\x11\n\testimated\x18\x0b \x01(\x04\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x0c \x01(\x04\x12\x18\n\x10reasoning_tokens\x18\r \x01(\x04\x12!\n\x19\x63ounted_completion_tokens\x18\x0e \x01(\x04\x12\"\n\x1a\x63ompared_completion_tokens\x18\x0f \x01(\x04\x12\x1d\n\x15\x63ounted_prompt_tokens\x18\x10 \x01(\x04\x12\x1e\n\x16\x63ompared_prompt_tokens\x18\x11 \x01(\x04\x42\x0b\n\t_cost_usd\",\n\nUsageReply\x12\x1e\n\x04rows\x18\x01 \x03(\x0b\x32\x10.n4n.v1.UsageRow\"J\n\x0bUsageReport\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\r\n\x05lines\x18\x04 \x01(\x0c\"2\n\x0cUsageReceipt\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x12\n\nunreadable\x18\x02 \x01(\r2m\n\x05Usage\x12/\n\x05Query\x12\x12.n4n.v1.UsageQuery\x1a\x12.n4n.v1.UsageReply\x12\x33\n\x06Report\x12\x13.n4n.v1.UsageReport\x1a\x14.n4n.v1.UsageReceiptb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,13 +34,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_USAGEQUERY']._serialized_start=30
   _globals['_USAGEQUERY']._serialized_end=108
   _globals['_USAGEROW']._serialized_start=111
-  _globals['_USAGEROW']._serialized_end=476
-  _globals['_USAGEREPLY']._serialized_start=478
-  _globals['_USAGEREPLY']._serialized_end=522
-  _globals['_USAGEREPORT']._serialized_start=524
-  _globals['_USAGEREPORT']._serialized_end=598
-  _globals['_USAGERECEIPT']._serialized_start=600
-  _globals['_USAGERECEIPT']._serialized_end=650
-  _globals['_USAGE']._serialized_start=652
-  _globals['_USAGE']._serialized_end=761
+  _globals['_USAGEROW']._serialized_end=539
+  _globals['_USAGEREPLY']._serialized_start=541
+  _globals['_USAGEREPLY']._serialized_end=585
+  _globals['_USAGEREPORT']._serialized_start=587
+  _globals['_USAGEREPORT']._serialized_end=661
+  _globals['_USAGERECEIPT']._serialized_start=663
+  _globals['_USAGERECEIPT']._serialized_end=713
+  _globals['_USAGE']._serialized_start=715
+  _globals['_USAGE']._serialized_end=824
 # @@protoc_insertion_point(module_scope)

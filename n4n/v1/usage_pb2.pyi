@@ -17,7 +17,7 @@ class UsageQuery(_message.Message):
     def __init__(self, by: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ...) -> None: ...
 
 class UsageRow(_message.Message):
-    __slots__ = ("group", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "attempts", "failed", "unknown", "unpriced", "estimated", "cache_write_tokens", "reasoning_tokens", "counted_completion_tokens", "compared_completion_tokens")
+    __slots__ = ("group", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "attempts", "failed", "unknown", "unpriced", "estimated", "cache_write_tokens", "reasoning_tokens", "counted_completion_tokens", "compared_completion_tokens", "counted_prompt_tokens", "compared_prompt_tokens")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,8 @@ class UsageRow(_message.Message):
     REASONING_TOKENS_FIELD_NUMBER: _ClassVar[int]
     COUNTED_COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
     COMPARED_COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     group: str
     requests: int
     prompt_tokens: int
@@ -48,7 +50,9 @@ class UsageRow(_message.Message):
     reasoning_tokens: int
     counted_completion_tokens: int
     compared_completion_tokens: int
-    def __init__(self, group: _Optional[str] = ..., requests: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cost_usd: _Optional[str] = ..., attempts: _Optional[int] = ..., failed: _Optional[int] = ..., unknown: _Optional[int] = ..., unpriced: _Optional[int] = ..., estimated: _Optional[int] = ..., cache_write_tokens: _Optional[int] = ..., reasoning_tokens: _Optional[int] = ..., counted_completion_tokens: _Optional[int] = ..., compared_completion_tokens: _Optional[int] = ...) -> None: ...
+    counted_prompt_tokens: int
+    compared_prompt_tokens: int
+    def __init__(self, group: _Optional[str] = ..., requests: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cost_usd: _Optional[str] = ..., attempts: _Optional[int] = ..., failed: _Optional[int] = ..., unknown: _Optional[int] = ..., unpriced: _Optional[int] = ..., estimated: _Optional[int] = ..., cache_write_tokens: _Optional[int] = ..., reasoning_tokens: _Optional[int] = ..., counted_completion_tokens: _Optional[int] = ..., compared_completion_tokens: _Optional[int] = ..., counted_prompt_tokens: _Optional[int] = ..., compared_prompt_tokens: _Optional[int] = ...) -> None: ...
 
 class UsageReply(_message.Message):
     __slots__ = ("rows",)
