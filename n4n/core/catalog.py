@@ -100,6 +100,30 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbePolicy:
+    """How a model is probed. `param`: the member of a chat request that bounds the output, with `max_tokens` as its value."""
+
+    interval_sec: float = 30.0
+    max_tokens: int = 1
+    timeout_ms: int = 5_000
+    param: str = "max_tokens"
+    prompt: str = "ping"
+    effort: str | None = None  # of reasoning; None: not asked for
+    stream: bool = False
+    enabled: bool = True
+    checks_interval_sec: float = 21_600.0  # between two deeper checks: does it obey a system prompt, a JSON format
+    checks_max_tokens: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What is left on a prepaid account: an alert when it falls below `below_pico` pico-USD. `api` None: the provider's host says."""
+
+    below_pico: int = 0
+    api: str | None = None  # one of document.BALANCE_APIS
+
+
+@dataclass(frozen=True, slots=True)
 class Provider:
     """A company or API we hold accounts with."""
 
@@ -110,6 +134,7 @@ class Provider:
     headers: Mapping[str, str] = field(default_factory=dict)
     vars: Mapping[str, str] = field(default_factory=dict)  # those that stand in the URL, and what else its dialect asks for
     quirks: frozenset[str] = frozenset()  # words of document.QUIRKS: how it differs from others of its dialect
+    probe_budget_pico: int | None = None  # pico-USD that probes may cost in a day; None: nothing was said
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +146,7 @@ class Account:
     credential: str | None = None
     limits: Mapping[str, object] = field(default_factory=dict)
     daily_token_budget: int | None = None
+    balance: Balance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +163,7 @@ class Model:
     breaker: BreakerPolicy = BreakerPolicy()
     stream_guard: StreamGuardPolicy = StreamGuardPolicy()
     timeouts: Timeouts = Timeouts()
+    probe: ProbePolicy = ProbePolicy()
     substitutes: tuple[str, ...] = ()
     unsupported_params: str = "drop"
     strategy: str = "balanced"
@@ -162,6 +189,7 @@ class Endpoint:
     trains_on_data: bool | None = None
     retention_days: int | None = None
     state: str = "active"
+    explicit_system_prompt: bool = False  # it overlooks system messages: what they say is put before the first user message
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,12 +312,25 @@ def _unfolded(tiers: Mapping[str, Mapping[str, object]], aliases: Mapping[str, M
 def _provider(name: str, raw: Mapping[str, object]) -> Provider:
     headers, known = cast(Mapping[str, str], raw.get("headers", {})), cast(Mapping[str, str], raw.get("vars", {}))
     quirks = frozenset(cast(list[str], raw.get("quirks", [])))
-    return Provider(name, str(raw["dialect"]), base_url(raw), raw.get("allow_private") is True, headers, known, quirks)
+    budget = _pico(raw.get("probe_budget_usd_per_day"))
+    return Provider(name, str(raw["dialect"]), base_url(raw), raw.get("allow_private") is True, headers, known, quirks, budget)
 
 
 def _account(name: str, raw: Mapping[str, object]) -> Account:
     credential, budget = cast(str | None, raw.get("credential")), cast(int | None, raw.get("daily_token_budget"))
-    return Account(name, str(raw["provider"]), credential, cast(Mapping[str, object], raw.get("limits", {})), budget)
+    limits = cast(Mapping[str, object], raw.get("limits", {}))
+    balance = _balance(cast(Mapping[str, object], raw["balance"])) if "balance" in raw else None
+    return Account(name, str(raw["provider"]), credential, limits, budget, balance)
+
+
+def _balance(raw: Mapping[str, object]) -> Balance:
+    return Balance(_pico(raw.get("below_usd")) or 0, cast(str | None, raw.get("api")))
+
+
+def _pico(usd: object) -> int | None:
+    """USD as the catalog has them, in pico-USD."""
+    amount = schema.decimal_of(usd)
+    return None if amount is None else int(amount * PICO)
 
 
 def _model(name: str, raw: Mapping[str, object]) -> Model:
@@ -305,6 +346,7 @@ def _model(name: str, raw: Mapping[str, object]) -> Model:
         breaker=BreakerPolicy(**cast(dict[str, int], raw.get("circuit_breaker", {}))),
         stream_guard=StreamGuardPolicy(**cast(dict[str, int], raw.get("stream_guard", {}))),
         timeouts=Timeouts(**cast(dict[str, int], raw.get("timeouts", {}))),
+        probe=ProbePolicy(**cast(dict[str, int], raw.get("probe", {}))),  # type: ignore[arg-type]  # each in its field's type
         substitutes=tuple(cast(list[str], raw.get("substitutes", []))),
         unsupported_params=str(raw.get("unsupported_params", "drop")),
         strategy=str(raw.get("strategy", "balanced")),
@@ -347,6 +389,7 @@ def _endpoint(name: str, raw: Mapping[str, object], model: Model, provider: Prov
         trains_on_data=cast(bool | None, data.get("training")),
         retention_days=int(retention[:-1]) if retention else None,
         state=state,
+        explicit_system_prompt=raw.get("explicit_system_prompt") is True,
     )
 
 

@@ -30,6 +30,7 @@ FEATURES = (
 QUIRKS = ("max_tokens", "max_completion_tokens", "random_seed", "top_k", "marks", "reasoning_content")
 STRATEGIES = ("balanced", "health", "latency", "cost", "throughput")
 STATES = ("active", "draining", "disabled")
+BALANCE_APIS = ("openrouter", "deepseek", "moonshot")  # whose accounts can be asked what is left on them
 RETRY_ON = (*FailureClass, "429", "5xx")
 _FORBIDDEN_HEADERS = frozenset(
     ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "host", "content-length", "content-type", "transfer-encoding",
@@ -159,12 +160,14 @@ FIELDS: dict[str, dict[str, Field]] = {
         "headers": Field(_headers),
         "vars": Field(schema.map_of(_matching(_VAR, "letters, digits, dot, underscore or hyphen"))),
         "quirks": Field(schema.listed(schema.choice(*QUIRKS))),
+        "probe_budget_usd_per_day": Field(schema.money),
     },
     "accounts": {
         "provider": Field(_name, required=True),
         "credential": Field(_credential),
         "limits": Field(_LIMITS),
         "daily_token_budget": Field(_positive),
+        "balance": Field(schema.table({"below_usd": Field(schema.money), "api": Field(schema.choice(*BALANCE_APIS))})),
     },
     "models": {
         "context_window": Field(_window),
@@ -192,6 +195,9 @@ FIELDS: dict[str, dict[str, Field]] = {
             "prompt": Field(schema.text),
             "effort": Field(schema.text),
             "stream": Field(schema.flag),
+            "enabled": Field(schema.flag),
+            "checks_interval_sec": Field(schema.number(1, 604_800, " of seconds")),
+            "checks_max_tokens": Field(schema.whole(1, 100_000)),
         })),
         "substitutes": Field(schema.listed(_name)),
         "unsupported_params": Field(schema.choice("drop", "reject", "route_away")),

@@ -6,7 +6,7 @@ import copy
 
 from hypothesis import strategies as st
 
-from n4n.core.document import DIALECTS, FEATURES, QUIRKS, RETRY_ON, SCORES, STRATEGIES
+from n4n.core.document import BALANCE_APIS, DIALECTS, FEATURES, QUIRKS, RETRY_ON, SCORES, STRATEGIES
 
 Raw = dict[str, dict[str, dict[str, object]]]
 
@@ -26,6 +26,7 @@ FULL: Raw = {
             "vars": {"location": "eu"},
             "headers": {"x-team": "n4n"},
             "quirks": ["max_tokens", "top_k"],
+            "probe_budget_usd_per_day": 0.25,
         },
         "house": {"dialect": "anthropic", "base_url": "http://127.0.0.1:9000", "allow_private": True},
     },
@@ -35,6 +36,7 @@ FULL: Raw = {
             "credential": "env:ACME_API_KEY",
             "limits": {"scope": "per_model", "rpm": 500, "tpm": "200k", "concurrency": 200, "streams": 100, "burst": 20},
             "daily_token_budget": 50_000_000,
+            "balance": {"below_usd": 5, "api": "openrouter"},
         },
         "acme-second": {"provider": "acme", "credential": "file:/run/secrets/acme"},
         "house": {"provider": "house"},
@@ -62,6 +64,9 @@ FULL: Raw = {
                 "prompt": "hi",
                 "effort": "low",
                 "stream": True,
+                "enabled": True,
+                "checks_interval_sec": 3600,
+                "checks_max_tokens": 256,
             },
             "substitutes": ["small"],
             "unsupported_params": "reject",
@@ -155,7 +160,7 @@ def documents(draw: st.DrawFn) -> Raw:
         circuit_breaker=_some(failure_threshold=st.integers(1, 9), window_sec=st.floats(1, 99), recovery_timeout_sec=st.integers(1, 99)),
         stream_guard=_some(chunks=st.integers(0, 64), max_hold_ms=st.integers(0, 60_000)),
         timeouts=_some(connect_ms=_ms, first_token_ms=_ms, idle_ms=_ms, total_ms=_ms),
-        probe=_some(interval_sec=st.floats(1, 99), param=_text, prompt=_text, stream=st.booleans()),
+        probe=_some(interval_sec=st.floats(1, 99), param=_text, prompt=_text, stream=st.booleans(), checks_max_tokens=st.integers(1, 99)),
         unsupported_params=st.sampled_from(["drop", "reject", "route_away"]),
         strategy=st.sampled_from(STRATEGIES),
     )
@@ -174,12 +179,16 @@ def documents(draw: st.DrawFn) -> Raw:
         data=_some(training=st.booleans(), retention=st.integers(0, 999).map("{}d".format)),
     )
     account = _some(
-        credential=st.sampled_from(["env:A_KEY", "file:/run/k", "stored"]), limits=_some(rpm=_count, tpm=_count), daily_token_budget=_count
+        credential=st.sampled_from(["env:A_KEY", "file:/run/k", "stored"]),
+        limits=_some(rpm=_count, tpm=_count),
+        daily_token_budget=_count,
+        balance=_some(below_usd=_money, api=st.sampled_from(BALANCE_APIS)),
     )
     provider = _some(
         allow_private=st.booleans(),
         headers=st.dictionaries(st.sampled_from(["x-a", "x-b"]), st.text("ab ", min_size=1)),
         quirks=st.lists(st.sampled_from(QUIRKS), unique=True),
+        probe_budget_usd_per_day=_money,
     )
     return {
         "providers": {
