@@ -88,6 +88,7 @@ class WholeAnswer:
         assert self._chunk is not None
         record, cached = self._record, usage is not None and usage.cached_tokens > 0
         body = self._skin.whole(self._chunk, self._asked, usage, note(record))
+        record.bytes_out = len(body)
         status = _BYPASS if record.no_store else _HIT if cached else _MISS
         cost = b"" if record.cost_usd is None else b"x-n4n-usage-cost-usd: %b\r\n" % record.cost_usd.encode()
         try:
@@ -154,6 +155,7 @@ class StreamAnswer:
         try:
             head = b"" if self._outgoing.begun else self._outgoing.begin(self._fields(), last=self._record.closing())
             self._outgoing.piece(head, piece, end=last)
+            self._record.bytes_out += len(piece)
             if not last and self._outgoing.clogged:
                 await self._outgoing.room()
         except ConnectionError as error:

@@ -27,6 +27,7 @@ from data_plane.meter import Meter
 from data_plane.reports import LIVES, SERVES, Reports
 from data_plane.router import Router
 from data_plane.tally import Tally, row_of
+from data_plane.tracing import Tracer
 from data_plane.web import Web
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.discovery import LinkRules
@@ -39,6 +40,7 @@ from n4n.runtime.segments import Segments
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import Instruments
 from n4n.runtime.tls import tls_of
+from n4n.runtime.tracing import tracing_of
 from n4n.runtime.upstream import Upstream
 from n4n.runtime.upstream.dial import proxy_of
 from n4n.runtime.usage_link import UsageLink
@@ -74,7 +76,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     run = f"{settings.worker}-{time.time_ns():x}-{os.getpid()}"
     segments = Segments(settings.data_path / "usage", run, carried=ledger.unsettled, most_bytes=settings.usage_disk_mib << 20)
     ledger.segments = segments
-    served = Web(router, Meter(instruments, lines, ledger), settings)
+    tracing = tracing_of(os.environ, "data-plane", node_name(settings))
+    served = Web(router, Meter(instruments, lines, ledger, None if tracing is None else Tracer(tracing, time.time)), settings)
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token, tls_of(settings))
     link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=random.random)
     usage = UsageLink(settings.control_planes, identity, segments, clock=clock, draw=random.random)
@@ -115,6 +118,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
             await asyncio.wait(tasks)
             await usage.last_words(LAST_ROWS_S)
             segments.close()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
 
 def _intake(settings: Settings, runner: web.ServerRunner, server: web.Server, sock: socket.socket) -> Intake:

@@ -12,6 +12,7 @@ import msgspec
 
 from data_plane.counts import Counts
 from data_plane.record import AttemptRecord, Record, Settling
+from data_plane.tracing import Tracer
 from n4n.runtime.records import LineWriter
 from n4n.runtime.telemetry import Instruments
 
@@ -19,7 +20,8 @@ _ENCODE = msgspec.json.Encoder().encode
 _LINE = (
     b'{"timestamp":"%b","request_id":%b,"model":%b,"tenant":%b,"key_id":%b,"stream":%b,"routing":{"catalog_version":%b,'
     b'"candidates_considered":%d,"selected":%b,"directives_applied":%b,"preference_overridden":%b,"fallback_attempts":%d,"attempts":[%b]},'
-    b'"latency_ms":%.1f,"ttft_ms":%b,"overhead_ms":%.1f,"status":%d,"outcome":%b,"error":%b,"usage":%b,"warnings":%b}\n'
+    b'"latency_ms":%.1f,"ttft_ms":%b,"overhead_ms":%.1f,"status":%d,"outcome":%b,"error":%b,"usage":%b,"warnings":%b,'
+    b'"priority":%b,"queue_ms":%.1f,"hold_ms":%b,"bytes_in":%d,"bytes_out":%d,"trace_id":%b}\n'
 )
 _ATTEMPT = b'{"attempt_id":%b,"endpoint":%b,"outcome":%b,"ms":%.1f%b}'
 _USAGE = (
@@ -32,8 +34,8 @@ _NOTE = b'{"usage":%b,"cost_usd":%b,"provider":%b,"endpoint":%b,"fallback_attemp
 class Meter:
     """Renders finished records."""
 
-    def __init__(self, instruments: Instruments, lines: LineWriter, ledger: Settling | None = None) -> None:
-        self._lines, self.ledger = lines, ledger
+    def __init__(self, instruments: Instruments, lines: LineWriter, ledger: Settling | None = None, tracer: Tracer | None = None) -> None:
+        self._lines, self.ledger, self.tracer = lines, ledger, tracer
         self._counts = Counts(instruments, lambda: lines.dropped)
 
     def stream_opened(self) -> None:
@@ -46,6 +48,8 @@ class Meter:
             record.ledger.settle(record)
         self._lines.write(log_line(record))
         self._counts.add(record)
+        if self.tracer is not None:
+            self.tracer.ended(record)
 
     def tell(self) -> None:
         """The metrics are up to date after this; otherwise they are a moment behind."""
@@ -54,7 +58,7 @@ class Meter:
 
 def log_line(record: Record) -> bytes:
     """The request as one JSON object on one line, names as in docs/architecture.md; no prompt, no answer, no key, no URL."""
-    plan, endpoint, ttft_s = record.plan, record.selected, record.ttft_s
+    plan, endpoint, ttft_s, hold_s = record.plan, record.selected, record.ttft_s, record.hold_s
     return _LINE % (
         _timestamp(record.wall),
         _ENCODE(record.request_id),
@@ -77,6 +81,12 @@ def log_line(record: Record) -> bytes:
         _word(record.error_code),
         usage_block(record),
         _list(record.warnings),
+        _word(record.priority),
+        record.queued_s * 1000,
+        b"null" if hold_s is None else b"%.1f" % (hold_s * 1000),
+        record.body_bytes,
+        record.bytes_out,
+        b"null" if record.trace is None else b'"%032x"' % record.trace.trace_id,
     )
 
 

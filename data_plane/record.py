@@ -10,10 +10,23 @@ import msgspec
 
 from n4n.core.candidates import Plan
 from n4n.core.catalog import Endpoint
-from n4n.core.chat import Usage
+from n4n.core.chat import Chunk, Usage
 from n4n.core.dialects.wording import ABOUT_THE_REQUEST, OWN_WORDS
 from n4n.core.errors import Failure, GatewayError
+from n4n.core.tracing import Parent, traceparent
+from n4n.runtime.tracing import new_span_id
 from n4n.runtime.upstream import Reply
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """Under which ids a request is traced; `parent`: where it came from. `sampled`: it is kept in any case, and providers are told so."""
+
+    trace_id: int
+    span_id: int
+    parent: Parent | None
+    sampled: bool
+    method: str
+    route: str  # one of the gateway's own paths, or `other`
 
 
 class AttemptRecord(msgspec.Struct):
@@ -30,6 +43,7 @@ class AttemptRecord(msgspec.Struct):
     last_output_at: float | None = None
     status: int | None = None  # the provider's; None: no answer came
     head: bytes = b""  # of its lines in the ledger
+    span_id: int = 0  # 0: it is not traced
 
 
 class Settling(Protocol):
@@ -79,14 +93,22 @@ class Record(msgspec.Struct):
     closing: Callable[[], bool] = lambda: False  # whether an answer that begins now is the last on its connection
     priority: str = "interactive"
     body_bytes: int = 0
+    bytes_out: int = 0  # of the answer's body, without heads and framing
     most_output: int | None = None  # tokens the client asked for at most
     ledger: Settling | None = None  # None: this request is not metered
+    trace: Trace | None = None  # None: no traces are wanted
+    queued_at: float | None = None  # when it began to wait for quota
+    reserved_at: float | None = None  # when the newest reservation began, where traces are wanted
+    reserved_s: float = 0.0  # and what all of them took
+    last_chunk: Chunk | None = None  # of the answer, with its finish reason
     interrupt: Callable[[GatewayError], Awaitable[None]] | None = None  # how a stream that has begun is told of an error
 
     def dispatched(self, attempt_id: str, endpoint: Endpoint, account: str) -> AttemptRecord:
         """Notes a dispatch; the attempt is cancelled until something else is known."""
         attempt = AttemptRecord(attempt_id, endpoint, account, self.clock())
         self.attempts.append(attempt)
+        if self.trace is not None:
+            attempt.span_id = new_span_id()
         if self.ledger is not None:
             self.ledger.dispatched(self, attempt)
         return attempt
@@ -125,6 +147,23 @@ class Record(msgspec.Struct):
         """Time so far that was not spent waiting for a provider."""
         under_way = self.reply.waited_s if self.reply is not None else 0.0
         return max(0.0, self.elapsed_s - self.waited_s - under_way)
+
+    @property
+    def hold_s(self) -> float | None:
+        """How long the guard held the first output of a stream; None: it is no stream, or nothing came or went out."""
+        first = self.attempts[-1].first_output_at if self.attempts else None
+        if not self.stream or first is None or self.ttft_s is None:
+            return None
+        return max(0.0, self.started + self.ttft_s - first)
+
+    @property
+    def trace_line(self) -> bytes:
+        """The header line that ties the newest attempt at its provider to this trace; empty: there is none."""
+        trace = self.trace
+        if trace is None:
+            return b""
+        state = f"\r\ntracestate: {trace.parent.state}" if trace.parent is not None and trace.parent.state else ""
+        return f"traceparent: {traceparent(trace.trace_id, self.attempts[-1].span_id, sampled=trace.sampled)}{state}\r\n".encode()
 
     def reply_over(self) -> None:
         """The reply under way has ended, well or not."""

@@ -87,7 +87,9 @@ async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attem
                 attempts.withdrawn()
             case Send(candidate=candidate):
                 if spending is not None:
+                    begun = record.reserved_at = router.clock()
                     reserved = await _reserved(router, attempts, candidate, spending)
+                    record.reserved_s += router.clock() - begun
                     if reserved is None:
                         continue
                     candidate = reserved
@@ -107,6 +109,7 @@ async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attem
             case Wait(seconds=seconds):
                 begun = router.clock()
                 if spending is not None and spending.waits_for_quota:
+                    record.queued_at = begun if record.queued_at is None else record.queued_at
                     await spending.wait(seconds, deadline)
                 else:
                     await asyncio.sleep(seconds)
@@ -192,7 +195,7 @@ async def _call(
     try:
         if call.signing is not None:
             call = await signed(call, router.secret(candidate.account), router.wall())
-        async with router.upstream.send(call, record.request_id, phases) as reply:
+        async with router.upstream.send(call, record.request_id, phases, record.trace_line) as reply:
             record.reply = reply
             if spending is not None:
                 spending.told(reply.headers, router.wall())
@@ -239,6 +242,7 @@ async def _take_whole(router: Router, exchange: Exchange, dialect: Dialect, repl
     now = router.clock()
     record.ttft_s = now - record.started
     record.output_came(now)
+    record.last_chunk = came
     record.attempt_ended(None)
     _bill(exchange, came.usage, came.output_bytes)
     answer.put((came,))
@@ -343,6 +347,8 @@ def _decide(record: Record, reading: _Reading, events: Sequence[Event], now: flo
             reading.output_bytes += event.output_bytes
             if event.usage is not None:
                 reading.usage = event.usage
+            if event.finishes:
+                record.last_chunk = event
             if event.content:
                 record.output_came(now)
             if guard.state is GuardState.RELEASED:  # nearly all of a long stream

@@ -109,6 +109,8 @@ class Web:
         if plain is not None and request.method in ("GET", "HEAD"):
             return self._unsent(await plain())
         record, outgoing, task = self._record(), Outgoing(request), request.task
+        if self._meter.tracer is not None:
+            record.trace = self._meter.tracer.began(request)
         self.running.add(task)
         try:
             try:

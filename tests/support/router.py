@@ -20,6 +20,7 @@ from data_plane.health import Health
 from data_plane.meter import Meter
 from data_plane.quota import Quotas
 from data_plane.router import Router
+from data_plane.tracing import Tracer
 from data_plane.web import Web
 from n4n.core.access import AccessSnapshot, Key
 from n4n.core.catalog import compile_snapshot
@@ -30,6 +31,7 @@ from n4n.runtime.records import LineWriter
 from n4n.runtime.settings import Settings
 from n4n.runtime.stores import Store
 from n4n.runtime.telemetry import Instruments
+from n4n.runtime.tracing import Tracing
 from n4n.runtime.upstream import Upstream
 
 SECRET = "s" * 43
@@ -150,6 +152,7 @@ async def running_router(
     unresolved: frozenset[str] = frozenset(),
     store: Store | None = None,
     name: str = "r1",
+    tracing: Tracing | None = None,
 ) -> AsyncIterator[RunningRouter]:
     """The engine over `document`, serving on a free loopback port; `key` holds more fields of the one key."""
     loop = asyncio.get_running_loop()
@@ -174,7 +177,8 @@ async def running_router(
         router.quotas, router.health.announce = Quotas(limits, time.monotonic, lambda: 0.5), limits.announce
         keeping = asyncio.create_task(limits.keep())
     instruments = _instruments()
-    served = Web(router, Meter(instruments, LineWriter(write_fd, loop)), settings or Settings())
+    tracer = None if tracing is None else Tracer(tracing, time.time)
+    served = Web(router, Meter(instruments, LineWriter(write_fd, loop), tracer=tracer), settings or Settings())
     runner = web.ServerRunner(served.server())
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

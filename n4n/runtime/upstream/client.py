@@ -36,13 +36,15 @@ class Upstream:
         self._all_gone = asyncio.Event()
         self._all_gone.set()
 
-    def send(self, request: UpstreamRequest, request_id: str, phases: Phases) -> Sending:
+    def send(self, request: UpstreamRequest, request_id: str, phases: Phases, extra: bytes = b"") -> Sending:
         """Sends one POST, labelled with the request's id; use with `async with`, which yields the head of the answer.
+
+        `extra`: whole header lines of this request alone.
 
         UpstreamFault when none comes. Leaving the context closes the connection unless the answer was read to its end (or nearly, and
         nothing was wrong), so that a cancelled request stops the provider too.
         """
-        return Sending(self, request, request_id, phases)
+        return Sending(self, request, request_id, phases, extra)
 
     def soon(self, connection: Connection, request: bytes) -> None:
         """What is sent in one turn of the loop leaves at its end, all in a row: then whoever is at the other side, if it is this machine,
@@ -128,10 +130,10 @@ class Upstream:
 class Sending:
     """One request on its way."""
 
-    __slots__ = ("_connection", "_phases", "_reply", "_request", "_request_id", "_upstream")
+    __slots__ = ("_connection", "_extra", "_phases", "_reply", "_request", "_request_id", "_upstream")
 
-    def __init__(self, upstream: Upstream, request: UpstreamRequest, request_id: str, phases: Phases) -> None:
-        self._upstream, self._request, self._request_id, self._phases = upstream, request, request_id, phases
+    def __init__(self, upstream: Upstream, request: UpstreamRequest, request_id: str, phases: Phases, extra: bytes) -> None:
+        self._upstream, self._request, self._request_id, self._phases, self._extra = upstream, request, request_id, phases, extra
 
     async def __aenter__(self) -> Reply:
         upstream = self._upstream
@@ -146,7 +148,7 @@ class Sending:
         head = upstream.heads.of(request)
         if not (request_id.isascii() and request_id.isprintable()):
             raise unsent(BAD_HEADER)
-        start = b"%b%b\r\ncontent-length: %d\r\n\r\n" % (head.start, request_id.encode(), len(request.body))
+        start = b"%b%b\r\n%bcontent-length: %d\r\n\r\n" % (head.start, request_id.encode(), self._extra, len(request.body))
         pool = upstream.pool(head.origin)
         connection = pool.lend_soon() if len(request.body) < LARGE_BODY else None
         try:

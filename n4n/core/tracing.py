@@ -1,0 +1,82 @@
+"""W3C trace context, and which requests are traced: pure, decided from the trace id alone, so that every node decides the same.
+
+Formats: https://www.w3.org/TR/trace-context/. Samplers carry the names of OpenTelemetry's OTEL_TRACES_SAMPLER, and the share is
+taken from the same bits of the trace id as its TraceIdRatioBased, so that a collector or an SDK that samples after us agrees.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from n4n.core.errors import StartFailed
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
+_STATE = re.compile(r"[\x20-\x7e]{1,512}\Z")
+_LOW_BITS = (1 << 64) - 1
+_KINDS = ("always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio")
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """Where a request comes from, as its sender said."""
+
+    trace_id: int
+    span_id: int
+    sampled: bool
+    state: str = ""  # the tracestate header; '' where there was none, or one that is none
+
+
+def read_parent(traceparent: str | None, tracestate: str | None = None) -> Parent | None:
+    """The context that a request brought. None: it brought none, or one that is malformed, which is as if it brought none."""
+    found = None if traceparent is None else _TRACEPARENT.match(traceparent.strip())
+    if found is None:
+        return None
+    version, trace_id, span_id, flags, rest = found.groups()
+    if version == "ff" or (version == "00" and rest is not None):
+        return None
+    trace, span = int(trace_id, 16), int(span_id, 16)
+    if not trace or not span:
+        return None
+    state = tracestate.strip() if tracestate is not None else ""
+    return Parent(trace, span, bool(int(flags, 16) & 1), state if _STATE.match(state) else "")
+
+
+def traceparent(trace_id: int, span_id: int, *, sampled: bool) -> str:
+    """The header that tells a provider whose child its work is."""
+    return f"00-{trace_id:032x}-{span_id:016x}-{'01' if sampled else '00'}"
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """Which traces are kept from the beginning. Failures and fallbacks are kept besides, whatever this says."""
+
+    bound: int = 1 << 64  # of the low 64 bits of a trace id: those below are kept
+    parent_decides: bool = True  # where there is one
+
+    def keeps(self, trace_id: int, parent: Parent | None) -> bool:
+        """Whether the trace of this id is kept."""
+        if parent is not None and self.parent_decides:
+            return parent.sampled
+        return trace_id & _LOW_BITS < self.bound
+
+
+def sampling_of(environ: Mapping[str, str]) -> Sampling:
+    """From OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG; parentbased_always_on where nothing is said. StartFailed names the variable."""
+    kind = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
+    if kind not in _KINDS:
+        raise StartFailed(f"OTEL_TRACES_SAMPLER is {kind[:40]!r}; n4n knows {', '.join(_KINDS)}")
+    share = 1.0 if kind.endswith("always_on") else 0.0
+    if kind.endswith("traceidratio"):
+        share = _share(environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip() or "1.0")
+    return Sampling(round(share * (1 << 64)), parent_decides=kind.startswith("parentbased_"))
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise StartFailed(f"OTEL_TRACES_SAMPLER_ARG must be a share from 0 to 1, such as 0.01, not {text[:40]!r}")
+    return share
