@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from n4n.v1 import types_pb2 as n4n_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13n4n/v1/access.proto\x12\x06n4n.v1\x1a\x12n4n/v1/types.proto\"\x8d\x03\n\x0bKeySettings\x12#\n\x06limits\x18\x01 \x01(\x0b\x32\x0e.n4n.v1.LimitsH\x00\x88\x01\x01\x12\x17\n\nbudget_usd\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1a\n\rbudget_window\x18\x03 \x01(\tH\x02\x88\x01\x01\x12\x12\n\ndirectives\x18\x04 \x03(\t\x12\x1a\n\x12require_directives\x18\x05 \x03(\t\x12\x0e\n\x06models\x18\x06 \x03(\t\x12\x1a\n\rexpires_at_ms\x18\x07 \x01(\x03H\x03\x88\x01\x01\x12\x1c\n\x0frequire_pricing\x18\x12 \x01(\x08H\x04\x88\x01\x01\x12+\n\x04tags\x18\x13 \x03(\x0b\x32\x1d.n4n.v1.KeySettings.TagsEntry\x1a+\n\tTagsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_limitsB\r\n\x0b_budget_usdB\x10\n\x0e_budget_windowB\x10\n\x0e_expires_at_msB\x12\n\x10_require_pricing\"\xcf\x01\n\x07KeyInfo\x12\x11\n\tpublic_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12%\n\x08settings\x18\x03 \x01(\x0b\x32\x13.n4n.v1.KeySettings\x12\r\n\x05state\x18\x04 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x05 \x01(\x03\x12\x1a\n\rrevoked_at_ms\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06\x61uthor\x18\x07 \x01(\t\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x08 \x01(\x04\x42\x10\n\x0e_revoked_at_ms\"Y\n\x10\x43reateKeyRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x08settings\x18\x02 \x01(\x0b\x32\x13.n4n.v1.KeySettings\x12\x0e\n\x06\x61uthor\x18\x03 \x01(\t\">\n\x0e\x43reateKeyReply\x12\x1c\n\x03key\x18\x01 \x01(\x0b\x32\x0f.n4n.v1.KeyInfo\x12\x0e\n\x06secret\x18\x02 \x01(\t\":\n\x0fListKeysRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x17\n\x0finclude_revoked\x18\x02 \x01(\x08\".\n\rListKeysReply\x12\x1d\n\x04keys\x18\x01 \x03(\x0b\x32\x0f.n4n.v1.KeyInfo\"#\n\x0eShowKeyRequest\x12\x11\n\tpublic_id\x18\x01 \x01(\t\"l\n\x10UpdateKeyRequest\x12\x11\n\tpublic_id\x18\x01 \x01(\t\x12%\n\x08settings\x18\x02 \x01(\x0b\x32\x13.n4n.v1.KeySettings\x12\x0e\n\x06\x66ields\x18\x03 \x03(\t\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\"G\n\x10RotateKeyRequest\x12\x11\n\tpublic_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x02 \x01(\t\x12\x10\n\x08grace_ms\x18\x03 \x01(\x03\"5\n\x10RevokeKeyRequest\x12\x11\n\tpublic_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x02 \x01(\t2\xe6\x02\n\x06\x41\x63\x63\x65ss\x12=\n\tCreateKey\x12\x18.n4n.v1.CreateKeyRequest\x1a\x16.n4n.v1.CreateKeyReply\x12:\n\x08ListKeys\x12\x17.n4n.v1.ListKeysRequest\x1a\x15.n4n.v1.ListKeysReply\x12\x32\n\x07ShowKey\x12\x16.n4n.v1.ShowKeyRequest\x1a\x0f.n4n.v1.KeyInfo\x12\x36\n\tUpdateKey\x12\x18.n4n.v1.UpdateKeyRequest\x1a\x0f.n4n.v1.KeyInfo\x12=\n\tRotateKey\x12\x18.n4n.v1.RotateKeyRequest\x1a\x16.n4n.v1.CreateKeyReply\x12\x36\n\tRevokeKey\x12\x18.n4n.v1.RevokeKeyRequest\x1a\x0f.n4n.v1.KeyInfob\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13n4n/v1/access.proto\x12\x06n4n.v1\x1a\x12n4n/v1/types.proto\"\xae\x03\n\x0bKeySettings\x12#\n\x06limits\x18\x01 \x01(\x0b\x32\x0e.n4n.v1.LimitsH\x00\x88\x01\x01\x12\x17\n\nbudget_usd\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1a\n\rbudget_window\x18\x03 \x01(\tH\x02\x88\x01\x01\x12\x12\n\ndirectives\x18\x04 \x03(\t\x12\x1a\n\x12require_directives\x18\x05 \x03(\t\x12\x0e\n\x06models\x18\x06 \x03(\t\x12\x1a\n\rexpires_at_ms\x18\x07 \x01(\x03H\x03\x88\x01\x01\x12\x1f\n\x07\x62udgets\x18\x08 \x03(\x0b\x32\x0e.n4n.v1.Budget\x12\x1c\n\x0frequire_pricing\x18\x12 \x01(\x08H\x04\x88\x01\x01\x12+\n\x04tags\x18\x13 \x03(\x0b\x32\x1d.n4n.v1.KeySettings.TagsEntry\x1a+\n\tTagsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_limitsB\r\n\x0b_budget_usdB\x10\n\x0e_budget_windowB\x10\n\x0e_expires_at_msB\x12\n\x10_require_pricing\"\xcf\x01\n\x07KeyInfo\x12\x11\n\tpublic_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12%\n\x08settings\x18\x03 \x01(\x0b\x32\x13.n4n.v1.KeySettings\x12\r\n\x05state\x18\x04 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x05 \x01(\x03\x12\x1a\n\rrevoked_at_ms\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06\x61uthor\x18\x07 \x01(\t\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x08 \x01(\x04\x42\x10\n\x0e_revoked_at_ms\"Y\n\x10\x43reateKeyRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x08settings\x18\x02 \x01(\x0b\x32\x13.n4n.v1.KeySettings\x12\x0e\n\x06\x61uthor\x18\x03 \x01(\t\">\n\x0e\x43reateKeyReply\x12\x1c\n\x03key\x18\x01 \x01(\x0b\x32\x0f.n4n.v1.KeyInfo\x12\x0e\n\x06secret\x18\x02 \x01(\t\":\n\x0fListKeysRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x17\n\x0finclude_revoked\x18\x02 \x01(\x08\".\n\rListKeysReply\x12\x1d\n\x04keys\x18\x01 \x03(\x0b\x32\x0f.n4n.v1.KeyInfo\"#\n\x0eShowKeyRequest\x12\x11\n\tpublic_id\x18\x01 \x01(\t\"l\n\x10UpdateKeyRequest\x12\x11\n\tpublic_id\x18\x01 \x01(\t\x12%\n\x08settings\x18\x02 \x01(\x0b\x32\x13.n4n.v1.KeySettings\x12\x0e\n\x06\x66ields\x18\x03 \x03(\t\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\"G\n\x10RotateKeyRequest\x12\x11\n\tpublic_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x02 \x01(\t\x12\x10\n\x08grace_ms\x18\x03 \x01(\x03\"5\n\x10RevokeKeyRequest\x12\x11\n\tpublic_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x02 \x01(\t\"\x8b\x02\n\x0eTenantSettings\x12#\n\x06limits\x18\x01 \x01(\x0b\x32\x0e.n4n.v1.LimitsH\x00\x88\x01\x01\x12\x15\n\x08priority\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1f\n\x07\x62udgets\x18\x04 \x03(\x0b\x32\x0e.n4n.v1.Budget\x12?\n\rprovider_caps\x18\x05 \x03(\x0b\x32(.n4n.v1.TenantSettings.ProviderCapsEntry\x1a\x43\n\x11ProviderCapsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1d\n\x05value\x18\x02 \x01(\x0b\x32\x0e.n4n.v1.Budget:\x02\x38\x01\x42\t\n\x07_limitsB\x0b\n\t_priority\"\x91\x01\n\nTenantInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x08settings\x18\x02 \x01(\x0b\x32\x16.n4n.v1.TenantSettings\x12\x15\n\rcreated_at_ms\x18\x03 \x01(\x03\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x05 \x01(\x04\x12\x0c\n\x04keys\x18\x06 \x01(\r\"\x14\n\x12ListTenantsRequest\"7\n\x10ListTenantsReply\x12#\n\x07tenants\x18\x01 \x03(\x0b\x32\x12.n4n.v1.TenantInfo\"!\n\x11ShowTenantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"m\n\x13UpdateTenantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x08settings\x18\x02 \x01(\x0b\x32\x16.n4n.v1.TenantSettings\x12\x0e\n\x06\x66ields\x18\x03 \x03(\t\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\"7\n\x12ListBudgetsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x11\n\tpublic_id\x18\x02 \x01(\t\"\xc1\x01\n\x0e\x42udgetStanding\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x11\n\tpublic_id\x18\x02 \x01(\t\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\x1e\n\x06\x62udget\x18\x04 \x01(\x0b\x32\x0e.n4n.v1.Budget\x12\r\n\x05spent\x18\x05 \x01(\t\x12\x14\n\x0c\x62\x65gins_at_ms\x18\x06 \x01(\x03\x12\x14\n\x0cresets_at_ms\x18\x07 \x01(\x03\x12\r\n\x05level\x18\x08 \x01(\r\x12\x10\n\x08unpriced\x18\t \x01(\x04\";\n\x10ListBudgetsReply\x12\'\n\x07\x62udgets\x18\x01 \x03(\x0b\x32\x16.n4n.v1.BudgetStanding2\xee\x04\n\x06\x41\x63\x63\x65ss\x12=\n\tCreateKey\x12\x18.n4n.v1.CreateKeyRequest\x1a\x16.n4n.v1.CreateKeyReply\x12:\n\x08ListKeys\x12\x17.n4n.v1.ListKeysRequest\x1a\x15.n4n.v1.ListKeysReply\x12\x32\n\x07ShowKey\x12\x16.n4n.v1.ShowKeyRequest\x1a\x0f.n4n.v1.KeyInfo\x12\x36\n\tUpdateKey\x12\x18.n4n.v1.UpdateKeyRequest\x1a\x0f.n4n.v1.KeyInfo\x12=\n\tRotateKey\x12\x18.n4n.v1.RotateKeyRequest\x1a\x16.n4n.v1.CreateKeyReply\x12\x36\n\tRevokeKey\x12\x18.n4n.v1.RevokeKeyRequest\x1a\x0f.n4n.v1.KeyInfo\x12\x43\n\x0bListTenants\x12\x1a.n4n.v1.ListTenantsRequest\x1a\x18.n4n.v1.ListTenantsReply\x12;\n\nShowTenant\x12\x19.n4n.v1.ShowTenantRequest\x1a\x12.n4n.v1.TenantInfo\x12?\n\x0cUpdateTenant\x12\x1b.n4n.v1.UpdateTenantRequest\x1a\x12.n4n.v1.TenantInfo\x12\x43\n\x0bListBudgets\x12\x1a.n4n.v1.ListBudgetsRequest\x1a\x18.n4n.v1.ListBudgetsReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,28 +34,50 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_KEYSETTINGS_TAGSENTRY']._loaded_options = None
   _globals['_KEYSETTINGS_TAGSENTRY']._serialized_options = b'8\001'
+  _globals['_TENANTSETTINGS_PROVIDERCAPSENTRY']._loaded_options = None
+  _globals['_TENANTSETTINGS_PROVIDERCAPSENTRY']._serialized_options = b'8\001'
   _globals['_KEYSETTINGS']._serialized_start=52
-  _globals['_KEYSETTINGS']._serialized_end=449
-  _globals['_KEYSETTINGS_TAGSENTRY']._serialized_start=324
-  _globals['_KEYSETTINGS_TAGSENTRY']._serialized_end=367
-  _globals['_KEYINFO']._serialized_start=452
-  _globals['_KEYINFO']._serialized_end=659
-  _globals['_CREATEKEYREQUEST']._serialized_start=661
-  _globals['_CREATEKEYREQUEST']._serialized_end=750
-  _globals['_CREATEKEYREPLY']._serialized_start=752
-  _globals['_CREATEKEYREPLY']._serialized_end=814
-  _globals['_LISTKEYSREQUEST']._serialized_start=816
-  _globals['_LISTKEYSREQUEST']._serialized_end=874
-  _globals['_LISTKEYSREPLY']._serialized_start=876
-  _globals['_LISTKEYSREPLY']._serialized_end=922
-  _globals['_SHOWKEYREQUEST']._serialized_start=924
-  _globals['_SHOWKEYREQUEST']._serialized_end=959
-  _globals['_UPDATEKEYREQUEST']._serialized_start=961
-  _globals['_UPDATEKEYREQUEST']._serialized_end=1069
-  _globals['_ROTATEKEYREQUEST']._serialized_start=1071
-  _globals['_ROTATEKEYREQUEST']._serialized_end=1142
-  _globals['_REVOKEKEYREQUEST']._serialized_start=1144
-  _globals['_REVOKEKEYREQUEST']._serialized_end=1197
-  _globals['_ACCESS']._serialized_start=1200
-  _globals['_ACCESS']._serialized_end=1558
+  _globals['_KEYSETTINGS']._serialized_end=482
+  _globals['_KEYSETTINGS_TAGSENTRY']._serialized_start=357
+  _globals['_KEYSETTINGS_TAGSENTRY']._serialized_end=400
+  _globals['_KEYINFO']._serialized_start=485
+  _globals['_KEYINFO']._serialized_end=692
+  _globals['_CREATEKEYREQUEST']._serialized_start=694
+  _globals['_CREATEKEYREQUEST']._serialized_end=783
+  _globals['_CREATEKEYREPLY']._serialized_start=785
+  _globals['_CREATEKEYREPLY']._serialized_end=847
+  _globals['_LISTKEYSREQUEST']._serialized_start=849
+  _globals['_LISTKEYSREQUEST']._serialized_end=907
+  _globals['_LISTKEYSREPLY']._serialized_start=909
+  _globals['_LISTKEYSREPLY']._serialized_end=955
+  _globals['_SHOWKEYREQUEST']._serialized_start=957
+  _globals['_SHOWKEYREQUEST']._serialized_end=992
+  _globals['_UPDATEKEYREQUEST']._serialized_start=994
+  _globals['_UPDATEKEYREQUEST']._serialized_end=1102
+  _globals['_ROTATEKEYREQUEST']._serialized_start=1104
+  _globals['_ROTATEKEYREQUEST']._serialized_end=1175
+  _globals['_REVOKEKEYREQUEST']._serialized_start=1177
+  _globals['_REVOKEKEYREQUEST']._serialized_end=1230
+  _globals['_TENANTSETTINGS']._serialized_start=1233
+  _globals['_TENANTSETTINGS']._serialized_end=1500
+  _globals['_TENANTSETTINGS_PROVIDERCAPSENTRY']._serialized_start=1409
+  _globals['_TENANTSETTINGS_PROVIDERCAPSENTRY']._serialized_end=1476
+  _globals['_TENANTINFO']._serialized_start=1503
+  _globals['_TENANTINFO']._serialized_end=1648
+  _globals['_LISTTENANTSREQUEST']._serialized_start=1650
+  _globals['_LISTTENANTSREQUEST']._serialized_end=1670
+  _globals['_LISTTENANTSREPLY']._serialized_start=1672
+  _globals['_LISTTENANTSREPLY']._serialized_end=1727
+  _globals['_SHOWTENANTREQUEST']._serialized_start=1729
+  _globals['_SHOWTENANTREQUEST']._serialized_end=1762
+  _globals['_UPDATETENANTREQUEST']._serialized_start=1764
+  _globals['_UPDATETENANTREQUEST']._serialized_end=1873
+  _globals['_LISTBUDGETSREQUEST']._serialized_start=1875
+  _globals['_LISTBUDGETSREQUEST']._serialized_end=1930
+  _globals['_BUDGETSTANDING']._serialized_start=1933
+  _globals['_BUDGETSTANDING']._serialized_end=2126
+  _globals['_LISTBUDGETSREPLY']._serialized_start=2128
+  _globals['_LISTBUDGETSREPLY']._serialized_end=2187
+  _globals['_ACCESS']._serialized_start=2190
+  _globals['_ACCESS']._serialized_end=2812
 # @@protoc_insertion_point(module_scope)

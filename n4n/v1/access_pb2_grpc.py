@@ -64,6 +64,26 @@ class AccessStub:
                 request_serializer=n4n_dot_v1_dot_access__pb2.RevokeKeyRequest.SerializeToString,
                 response_deserializer=n4n_dot_v1_dot_access__pb2.KeyInfo.FromString,
                 _registered_method=True)
+        self.ListTenants = channel.unary_unary(
+                '/n4n.v1.Access/ListTenants',
+                request_serializer=n4n_dot_v1_dot_access__pb2.ListTenantsRequest.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_access__pb2.ListTenantsReply.FromString,
+                _registered_method=True)
+        self.ShowTenant = channel.unary_unary(
+                '/n4n.v1.Access/ShowTenant',
+                request_serializer=n4n_dot_v1_dot_access__pb2.ShowTenantRequest.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_access__pb2.TenantInfo.FromString,
+                _registered_method=True)
+        self.UpdateTenant = channel.unary_unary(
+                '/n4n.v1.Access/UpdateTenant',
+                request_serializer=n4n_dot_v1_dot_access__pb2.UpdateTenantRequest.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_access__pb2.TenantInfo.FromString,
+                _registered_method=True)
+        self.ListBudgets = channel.unary_unary(
+                '/n4n.v1.Access/ListBudgets',
+                request_serializer=n4n_dot_v1_dot_access__pb2.ListBudgetsRequest.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_access__pb2.ListBudgetsReply.FromString,
+                _registered_method=True)
 
 
 class AccessServicer:
@@ -105,6 +125,30 @@ class AccessServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTenants(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ShowTenant(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTenant(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBudgets(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -137,6 +181,26 @@ def add_AccessServicer_to_server(servicer, server):
                     servicer.RevokeKey,
                     request_deserializer=n4n_dot_v1_dot_access__pb2.RevokeKeyRequest.FromString,
                     response_serializer=n4n_dot_v1_dot_access__pb2.KeyInfo.SerializeToString,
+            ),
+            'ListTenants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTenants,
+                    request_deserializer=n4n_dot_v1_dot_access__pb2.ListTenantsRequest.FromString,
+                    response_serializer=n4n_dot_v1_dot_access__pb2.ListTenantsReply.SerializeToString,
+            ),
+            'ShowTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShowTenant,
+                    request_deserializer=n4n_dot_v1_dot_access__pb2.ShowTenantRequest.FromString,
+                    response_serializer=n4n_dot_v1_dot_access__pb2.TenantInfo.SerializeToString,
+            ),
+            'UpdateTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTenant,
+                    request_deserializer=n4n_dot_v1_dot_access__pb2.UpdateTenantRequest.FromString,
+                    response_serializer=n4n_dot_v1_dot_access__pb2.TenantInfo.SerializeToString,
+            ),
+            'ListBudgets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBudgets,
+                    request_deserializer=n4n_dot_v1_dot_access__pb2.ListBudgetsRequest.FromString,
+                    response_serializer=n4n_dot_v1_dot_access__pb2.ListBudgetsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -301,6 +365,114 @@ class Access:
             '/n4n.v1.Access/RevokeKey',
             n4n_dot_v1_dot_access__pb2.RevokeKeyRequest.SerializeToString,
             n4n_dot_v1_dot_access__pb2.KeyInfo.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTenants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/n4n.v1.Access/ListTenants',
+            n4n_dot_v1_dot_access__pb2.ListTenantsRequest.SerializeToString,
+            n4n_dot_v1_dot_access__pb2.ListTenantsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShowTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/n4n.v1.Access/ShowTenant',
+            n4n_dot_v1_dot_access__pb2.ShowTenantRequest.SerializeToString,
+            n4n_dot_v1_dot_access__pb2.TenantInfo.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/n4n.v1.Access/UpdateTenant',
+            n4n_dot_v1_dot_access__pb2.UpdateTenantRequest.SerializeToString,
+            n4n_dot_v1_dot_access__pb2.TenantInfo.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBudgets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/n4n.v1.Access/ListBudgets',
+            n4n_dot_v1_dot_access__pb2.ListBudgetsRequest.SerializeToString,
+            n4n_dot_v1_dot_access__pb2.ListBudgetsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -377,14 +377,39 @@ class Tier(_message.Message):
     chain: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, chain: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class Budget(_message.Message):
+    __slots__ = ("usd", "tokens", "window", "soft", "since_ms")
+    USD_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    SOFT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    usd: str
+    tokens: int
+    window: str
+    soft: bool
+    since_ms: int
+    def __init__(self, usd: _Optional[str] = ..., tokens: _Optional[int] = ..., window: _Optional[str] = ..., soft: _Optional[bool] = ..., since_ms: _Optional[int] = ...) -> None: ...
+
 class Tenant(_message.Message):
-    __slots__ = ("disabled",)
+    __slots__ = ("disabled", "budgets", "provider_caps")
+    class ProviderCapsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Budget
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Budget, _Mapping]] = ...) -> None: ...
     DISABLED_FIELD_NUMBER: _ClassVar[int]
+    BUDGETS_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_CAPS_FIELD_NUMBER: _ClassVar[int]
     disabled: bool
-    def __init__(self, disabled: _Optional[bool] = ...) -> None: ...
+    budgets: _containers.RepeatedCompositeFieldContainer[Budget]
+    provider_caps: _containers.MessageMap[str, Budget]
+    def __init__(self, disabled: _Optional[bool] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., provider_caps: _Optional[_Mapping[str, Budget]] = ...) -> None: ...
 
 class Key(_message.Message):
-    __slots__ = ("tenant", "secret_sha256", "expires_at_ms", "directives", "require_directives", "models", "limits", "budget_usd", "budget_window", "previous_sha256", "previous_expires_at_ms", "require_pricing", "tags")
+    __slots__ = ("tenant", "secret_sha256", "expires_at_ms", "directives", "require_directives", "models", "limits", "budgets", "previous_sha256", "previous_expires_at_ms", "require_pricing", "tags")
     class TagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -399,8 +424,7 @@ class Key(_message.Message):
     REQUIRE_DIRECTIVES_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
-    BUDGET_USD_FIELD_NUMBER: _ClassVar[int]
-    BUDGET_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    BUDGETS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_SHA256_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_PRICING_FIELD_NUMBER: _ClassVar[int]
@@ -412,10 +436,9 @@ class Key(_message.Message):
     require_directives: _containers.RepeatedScalarFieldContainer[str]
     models: _containers.RepeatedScalarFieldContainer[str]
     limits: Limits
-    budget_usd: str
-    budget_window: str
+    budgets: _containers.RepeatedCompositeFieldContainer[Budget]
     previous_sha256: bytes
     previous_expires_at_ms: int
     require_pricing: bool
     tags: _containers.ScalarMap[str, str]
-    def __init__(self, tenant: _Optional[str] = ..., secret_sha256: _Optional[bytes] = ..., expires_at_ms: _Optional[int] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., budget_usd: _Optional[str] = ..., budget_window: _Optional[str] = ..., previous_sha256: _Optional[bytes] = ..., previous_expires_at_ms: _Optional[int] = ..., require_pricing: _Optional[bool] = ..., tags: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, tenant: _Optional[str] = ..., secret_sha256: _Optional[bytes] = ..., expires_at_ms: _Optional[int] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., previous_sha256: _Optional[bytes] = ..., previous_expires_at_ms: _Optional[int] = ..., require_pricing: _Optional[bool] = ..., tags: _Optional[_Mapping[str, str]] = ...) -> None: ...
