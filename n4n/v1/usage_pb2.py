@@ -24,23 +24,39 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/usage.proto\x12\x06n4n.v1\"N\n\nUsageQuery\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x15\n\x08until_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_until_ms\"\xac\x03\n\x08UsageRow\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08requests\x18\x02 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x03 \x01(\x04\x12\x15\n\rcached_tokens\x18\x04 \x01(\x04\x12\x19\n\x11\x63ompletion_tokens\x18\x05 \x01(\x04\x12\x15\n\x08\x63ost_usd\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x08 \x01(\x04\x12\x0f\n\x07unknown\x18\t \x01(\x04\x12\x10\n\x08unpriced\x18\n \x01(\x04\x12\x11\n\testimated\x18\x0b \x01(\x04\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x0c \x01(\x04\x12\x18\n\x10reasoning_tokens\x18\r \x01(\x04\x12!\n\x19\x63ounted_completion_tokens\x18\x0e \x01(\x04\x12\"\n\x1a\x63ompared_completion_tokens\x18\x0f \x01(\x04\x12\x1d\n\x15\x63ounted_prompt_tokens\x18\x10 \x01(\x04\x12\x1e\n\x16\x63ompared_prompt_tokens\x18\x11 \x01(\x04\x42\x0b\n\t_cost_usd\",\n\nUsageReply\x12\x1e\n\x04rows\x18\x01 \x03(\x0b\x32\x10.n4n.v1.UsageRow\"J\n\x0bUsageReport\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\r\n\x05lines\x18\x04 \x01(\x0c\"2\n\x0cUsageReceipt\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x12\n\nunreadable\x18\x02 \x01(\r2m\n\x05Usage\x12/\n\x05Query\x12\x12.n4n.v1.UsageQuery\x1a\x12.n4n.v1.UsageReply\x12\x33\n\x06Report\x12\x13.n4n.v1.UsageReport\x1a\x14.n4n.v1.UsageReceiptb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/usage.proto\x12\x06n4n.v1\"\xb6\x01\n\nUsageQuery\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x15\n\x08until_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\r\n\x05label\x18\x15 \x01(\t\x12*\n\x04only\x18\x16 \x03(\x0b\x32\x1c.n4n.v1.UsageQuery.OnlyEntry\x1a+\n\tOnlyEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_until_ms\"\xbc\x03\n\x08UsageRow\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08requests\x18\x02 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x03 \x01(\x04\x12\x15\n\rcached_tokens\x18\x04 \x01(\x04\x12\x19\n\x11\x63ompletion_tokens\x18\x05 \x01(\x04\x12\x15\n\x08\x63ost_usd\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x08 \x01(\x04\x12\x0f\n\x07unknown\x18\t \x01(\x04\x12\x10\n\x08unpriced\x18\n \x01(\x04\x12\x11\n\testimated\x18\x0b \x01(\x04\x12\x1a\n\x12\x63\x61\x63he_write_tokens\x18\x0c \x01(\x04\x12\x18\n\x10reasoning_tokens\x18\r \x01(\x04\x12!\n\x19\x63ounted_completion_tokens\x18\x0e \x01(\x04\x12\"\n\x1a\x63ompared_completion_tokens\x18\x0f \x01(\x04\x12\x1d\n\x15\x63ounted_prompt_tokens\x18\x10 \x01(\x04\x12\x1e\n\x16\x63ompared_prompt_tokens\x18\x11 \x01(\x04\x12\x0e\n\x06groups\x18\x15 \x03(\tB\x0b\n\t_cost_usd\",\n\nUsageReply\x12\x1e\n\x04rows\x18\x01 \x03(\x0b\x32\x10.n4n.v1.UsageRow\"J\n\x0bUsageReport\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\r\n\x05lines\x18\x04 \x01(\x0c\"2\n\x0cUsageReceipt\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x12\n\nunreadable\x18\x02 \x01(\r\"^\n\x0bUsageExport\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x15\n\x08until_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\r\n\x05label\x18\x04 \x01(\tB\x0b\n\t_until_ms\"-\n\x0fUsageExportPart\x12\x0b\n\x03\x63sv\x18\x01 \x01(\x0c\x12\r\n\x05lines\x18\x02 \x01(\x04\"\x9e\x01\n\x0bUsageRerate\x12\r\n\x05label\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x15\n\x08until_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x19\n\x0f\x63\x61talog_version\x18\x05 \x01(\x03H\x00\x12\x15\n\x0bprices_json\x18\x06 \x01(\tH\x00\x42\x08\n\x06pricesB\x0b\n\t_until_ms\"\xd9\x01\n\x0bUsageRating\x12\r\n\x05label\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x10\n\x08until_ms\x18\x03 \x01(\x03\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x05 \x01(\x03\x12\x0e\n\x06prices\x18\x06 \x01(\t\x12\x0c\n\x04rows\x18\x07 \x01(\x04\x12\x0c\n\x04kept\x18\x08 \x01(\x04\x12\x10\n\x08unpriced\x18\t \x01(\x04\x12\x12\n\nbefore_usd\x18\n \x01(\t\x12\x10\n\x08\x63ost_usd\x18\x0b \x01(\t\x12\x0c\n\x04\x64one\x18\x0c \x01(\x08\"\x13\n\x11UsageRatingsQuery\"4\n\x0cUsageRatings\x12$\n\x07ratings\x18\x01 \x03(\x0b\x32\x13.n4n.v1.UsageRating2\x99\x02\n\x05Usage\x12/\n\x05Query\x12\x12.n4n.v1.UsageQuery\x1a\x12.n4n.v1.UsageReply\x12\x33\n\x06Report\x12\x13.n4n.v1.UsageReport\x1a\x14.n4n.v1.UsageReceipt\x12\x38\n\x06\x45xport\x12\x13.n4n.v1.UsageExport\x1a\x17.n4n.v1.UsageExportPart0\x01\x12\x34\n\x06Rerate\x12\x13.n4n.v1.UsageRerate\x1a\x13.n4n.v1.UsageRating0\x01\x12:\n\x07Ratings\x12\x19.n4n.v1.UsageRatingsQuery\x1a\x14.n4n.v1.UsageRatingsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'n4n.v1.usage_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_USAGEQUERY']._serialized_start=30
-  _globals['_USAGEQUERY']._serialized_end=108
-  _globals['_USAGEROW']._serialized_start=111
-  _globals['_USAGEROW']._serialized_end=539
-  _globals['_USAGEREPLY']._serialized_start=541
-  _globals['_USAGEREPLY']._serialized_end=585
-  _globals['_USAGEREPORT']._serialized_start=587
-  _globals['_USAGEREPORT']._serialized_end=661
-  _globals['_USAGERECEIPT']._serialized_start=663
-  _globals['_USAGERECEIPT']._serialized_end=713
-  _globals['_USAGE']._serialized_start=715
-  _globals['_USAGE']._serialized_end=824
+  _globals['_USAGEQUERY_ONLYENTRY']._loaded_options = None
+  _globals['_USAGEQUERY_ONLYENTRY']._serialized_options = b'8\001'
+  _globals['_USAGEQUERY']._serialized_start=31
+  _globals['_USAGEQUERY']._serialized_end=213
+  _globals['_USAGEQUERY_ONLYENTRY']._serialized_start=157
+  _globals['_USAGEQUERY_ONLYENTRY']._serialized_end=200
+  _globals['_USAGEROW']._serialized_start=216
+  _globals['_USAGEROW']._serialized_end=660
+  _globals['_USAGEREPLY']._serialized_start=662
+  _globals['_USAGEREPLY']._serialized_end=706
+  _globals['_USAGEREPORT']._serialized_start=708
+  _globals['_USAGEREPORT']._serialized_end=782
+  _globals['_USAGERECEIPT']._serialized_start=784
+  _globals['_USAGERECEIPT']._serialized_end=834
+  _globals['_USAGEEXPORT']._serialized_start=836
+  _globals['_USAGEEXPORT']._serialized_end=930
+  _globals['_USAGEEXPORTPART']._serialized_start=932
+  _globals['_USAGEEXPORTPART']._serialized_end=977
+  _globals['_USAGERERATE']._serialized_start=980
+  _globals['_USAGERERATE']._serialized_end=1138
+  _globals['_USAGERATING']._serialized_start=1141
+  _globals['_USAGERATING']._serialized_end=1358
+  _globals['_USAGERATINGSQUERY']._serialized_start=1360
+  _globals['_USAGERATINGSQUERY']._serialized_end=1379
+  _globals['_USAGERATINGS']._serialized_start=1381
+  _globals['_USAGERATINGS']._serialized_end=1433
+  _globals['_USAGE']._serialized_start=1436
+  _globals['_USAGE']._serialized_end=1717
 # @@protoc_insertion_point(module_scope)

@@ -44,6 +44,21 @@ class UsageStub:
                 request_serializer=n4n_dot_v1_dot_usage__pb2.UsageReport.SerializeToString,
                 response_deserializer=n4n_dot_v1_dot_usage__pb2.UsageReceipt.FromString,
                 _registered_method=True)
+        self.Export = channel.unary_stream(
+                '/n4n.v1.Usage/Export',
+                request_serializer=n4n_dot_v1_dot_usage__pb2.UsageExport.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_usage__pb2.UsageExportPart.FromString,
+                _registered_method=True)
+        self.Rerate = channel.unary_stream(
+                '/n4n.v1.Usage/Rerate',
+                request_serializer=n4n_dot_v1_dot_usage__pb2.UsageRerate.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_usage__pb2.UsageRating.FromString,
+                _registered_method=True)
+        self.Ratings = channel.unary_unary(
+                '/n4n.v1.Usage/Ratings',
+                request_serializer=n4n_dot_v1_dot_usage__pb2.UsageRatingsQuery.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_usage__pb2.UsageRatings.FromString,
+                _registered_method=True)
 
 
 class UsageServicer:
@@ -62,6 +77,25 @@ class UsageServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Export(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Rerate(self, request, context):
+        """tells how far it is; the last one is done
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Ratings(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_UsageServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -74,6 +108,21 @@ def add_UsageServicer_to_server(servicer, server):
                     servicer.Report,
                     request_deserializer=n4n_dot_v1_dot_usage__pb2.UsageReport.FromString,
                     response_serializer=n4n_dot_v1_dot_usage__pb2.UsageReceipt.SerializeToString,
+            ),
+            'Export': grpc.unary_stream_rpc_method_handler(
+                    servicer.Export,
+                    request_deserializer=n4n_dot_v1_dot_usage__pb2.UsageExport.FromString,
+                    response_serializer=n4n_dot_v1_dot_usage__pb2.UsageExportPart.SerializeToString,
+            ),
+            'Rerate': grpc.unary_stream_rpc_method_handler(
+                    servicer.Rerate,
+                    request_deserializer=n4n_dot_v1_dot_usage__pb2.UsageRerate.FromString,
+                    response_serializer=n4n_dot_v1_dot_usage__pb2.UsageRating.SerializeToString,
+            ),
+            'Ratings': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ratings,
+                    request_deserializer=n4n_dot_v1_dot_usage__pb2.UsageRatingsQuery.FromString,
+                    response_serializer=n4n_dot_v1_dot_usage__pb2.UsageRatings.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -130,6 +179,87 @@ class Usage:
             '/n4n.v1.Usage/Report',
             n4n_dot_v1_dot_usage__pb2.UsageReport.SerializeToString,
             n4n_dot_v1_dot_usage__pb2.UsageReceipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Export(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/n4n.v1.Usage/Export',
+            n4n_dot_v1_dot_usage__pb2.UsageExport.SerializeToString,
+            n4n_dot_v1_dot_usage__pb2.UsageExportPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rerate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/n4n.v1.Usage/Rerate',
+            n4n_dot_v1_dot_usage__pb2.UsageRerate.SerializeToString,
+            n4n_dot_v1_dot_usage__pb2.UsageRating.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Ratings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/n4n.v1.Usage/Ratings',
+            n4n_dot_v1_dot_usage__pb2.UsageRatingsQuery.SerializeToString,
+            n4n_dot_v1_dot_usage__pb2.UsageRatings.FromString,
             options,
             channel_credentials,
             insecure,
