@@ -2,7 +2,8 @@
 
 CLOSED ────failure────▶ CLOSED     fewer than `failure_threshold` still stand within `window_sec`
 CLOSED ────failure────▶ OPEN       the threshold is reached: no traffic until `until`
-CLOSED ────success────▶ CLOSED     forgives the oldest failure that stands, so that it takes more failures than successes to trip
+CLOSED ────success────▶ CLOSED     forgives the oldest failure that stands, so that it takes more failures than successes to trip;
+                                   all of them where only failures in a row count (`consecutive`)
 OPEN ──────any news───▶ OPEN       late answers of calls begun earlier prove nothing
 OPEN ──────`until`────▶ HALF_OPEN  by time alone: the trial is free, one call may go
 HALF_OPEN ─started────▶ HALF_OPEN  the trial is taken, and free again after one recovery time should its end never be told
@@ -99,7 +100,8 @@ def fold(state: BreakerState, event: BreakerEvent, now: float, policy: BreakerPo
 
 def _closed(state: BreakerState, event: BreakerEvent, now: float, policy: BreakerPolicy, jitter: float) -> BreakerState:
     if event is BreakerEvent.SUCCESS:
-        return replace(state, recent=state.recent[1:]) if state.recent else state
+        left = () if policy.consecutive else state.recent[1:]
+        return replace(state, recent=left) if state.recent else state
     if event not in _WEIGHTS:
         return state
     standing = tuple(failure for failure in state.recent if failure[0] > now - policy.window_sec)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import NewType, cast
 
 from n4n.core import schema
 from n4n.core.checksum import collection_checksum as collection_checksum
 from n4n.core.document import Document, base_url
 from n4n.core.errors import FailureClass, ModelNotFound
+from n4n.core.health.policy import HealthPolicy
 
 ModelId = NewType("ModelId", str)
 EndpointId = NewType("EndpointId", str)
@@ -74,19 +76,30 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
-    """`failure_threshold` failures within the window open the breaker for a jittered, growing time."""
+    """`failure_threshold` failures within the window open the breaker for a jittered, growing time; in a row where `consecutive`."""
 
     failure_threshold: int = 5
     window_sec: float = 20.0
     recovery_timeout_sec: float = 30.0
+    consecutive: bool = False
+
+
+PRESETS: Mapping[str, BreakerPolicy] = MappingProxyType({
+    "quick": BreakerPolicy(3, 20.0, 30.0),  # three in 20 s: 30 s
+    "patient": BreakerPolicy(4, 60.0, 300.0, consecutive=True),  # more than three in a row within 60 s: 5 minutes
+})  # fmt: skip
+_HEALTH = HealthPolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamGuardPolicy:
-    """Hold until `chunks` content-bearing events or `max_hold_ms` after the first of them."""
+    """Hold until `chunks` content-bearing events or `max_hold_ms` after the first of them. A stream that is slower than
+    `min_tokens_per_s` by then fails; None: however slow it is.
+    """
 
     chunks: int = 3
     max_hold_ms: int = 100
+    min_tokens_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +174,7 @@ class Model:
     aliases: tuple[str, ...] = ()
     retry: RetryPolicy = RetryPolicy()
     breaker: BreakerPolicy = BreakerPolicy()
+    health: HealthPolicy = _HEALTH
     stream_guard: StreamGuardPolicy = StreamGuardPolicy()
     timeouts: Timeouts = Timeouts()
     probe: ProbePolicy = ProbePolicy()
@@ -343,7 +357,8 @@ def _model(name: str, raw: Mapping[str, object]) -> Model:
         capabilities=frozenset(key for key, value in capabilities.items() if value is True),
         aliases=tuple(cast(list[str], raw.get("aliases", []))),
         retry=_retry(cast(Mapping[str, object], raw.get("retry", {}))),
-        breaker=BreakerPolicy(**cast(dict[str, int], raw.get("circuit_breaker", {}))),
+        breaker=_breaker(cast(Mapping[str, object], raw.get("circuit_breaker", {}))),
+        health=HealthPolicy(**cast(dict[str, int], raw.get("health", {}))),
         stream_guard=StreamGuardPolicy(**cast(dict[str, int], raw.get("stream_guard", {}))),
         timeouts=Timeouts(**cast(dict[str, int], raw.get("timeouts", {}))),
         probe=ProbePolicy(**cast(dict[str, int], raw.get("probe", {}))),  # type: ignore[arg-type]  # each in its field's type
@@ -351,6 +366,13 @@ def _model(name: str, raw: Mapping[str, object]) -> Model:
         unsupported_params=str(raw.get("unsupported_params", "drop")),
         strategy=str(raw.get("strategy", "balanced")),
     )
+
+
+def _breaker(raw: Mapping[str, object]) -> BreakerPolicy:
+    base = PRESETS[str(raw["preset"])] if "preset" in raw else BreakerPolicy()
+    threshold = cast(int, raw.get("failure_threshold", base.failure_threshold))
+    window, recovery = (cast(float, raw.get(name, getattr(base, name))) for name in ("window_sec", "recovery_timeout_sec"))
+    return BreakerPolicy(threshold, window, recovery, raw.get("consecutive", base.consecutive) is True)
 
 
 def _classes(words: Iterable[str]) -> frozenset[FailureClass]:

@@ -29,6 +29,7 @@ FEATURES = (
 # `reasoning_content`: they want it back with the assistant's message.
 QUIRKS = ("max_tokens", "max_completion_tokens", "random_seed", "top_k", "marks", "reasoning_content")
 STRATEGIES = ("balanced", "health", "latency", "cost", "throughput")
+BREAKER_PRESETS = ("quick", "patient")
 STATES = ("active", "draining", "disabled")
 BALANCE_APIS = ("openrouter", "deepseek", "moonshot")  # whose accounts can be asked what is left on them
 RETRY_ON = (*FailureClass, "429", "5xx")
@@ -152,6 +153,18 @@ _LIMITS = schema.table(
     {"scope": Field(schema.choice("per_model", "shared"))}
     | {name: Field(_positive) for name in ("rpm", "tpm", "concurrency", "streams", "burst")}
 )
+_part = schema.number(0, 1)
+_HEALTH = schema.table(
+    {
+        "half_life_sec": Field(_seconds),
+        "neutral": Field(_part),
+        "floor": Field(schema.number(0.001, 1)),
+        "live_weight": Field(_part),
+        "probe_weight": Field(_part),
+        "step_sec": Field(schema.number(0, 86_400, " of seconds")),
+        "step_successes": Field(schema.whole(1, 1_000)),
+    }
+)
 FIELDS: dict[str, dict[str, Field]] = {
     "providers": {
         "dialect": Field(schema.choice(*DIALECTS), required=True),
@@ -184,6 +197,14 @@ FIELDS: dict[str, dict[str, Field]] = {
             "failure_threshold": Field(schema.whole(1, 10_000)),
             "window_sec": Field(_seconds),
             "recovery_timeout_sec": Field(_seconds),
+            "preset": Field(schema.choice(*BREAKER_PRESETS)),
+            "consecutive": Field(schema.flag),
+        })),
+        "health": Field(_HEALTH),
+        "stream_guard": Field(schema.table({
+            "chunks": Field(schema.whole(0, 64)),
+            "max_hold_ms": Field(schema.whole(0, 60_000)),
+            "min_tokens_per_s": Field(schema.number(0.01, 100_000)),
         })),
         "stream_guard": Field(schema.table({"chunks": Field(schema.whole(0, 64)), "max_hold_ms": Field(schema.whole(0, 60_000))})),
         "timeouts": Field(schema.table({name: Field(_ms) for name in ("connect_ms", "first_token_ms", "idle_ms", "total_ms")})),

@@ -175,22 +175,46 @@ class RetryPolicy(_message.Message):
     def __init__(self, retry_on: _Optional[_Iterable[str]] = ..., max_retries: _Optional[int] = ..., backoff_ms: _Optional[int] = ..., by_class: _Optional[_Mapping[str, RetryByClass]] = ..., retry_on_given: _Optional[bool] = ...) -> None: ...
 
 class BreakerPolicy(_message.Message):
-    __slots__ = ("failure_threshold", "window_sec", "recovery_timeout_sec")
+    __slots__ = ("failure_threshold", "window_sec", "recovery_timeout_sec", "preset", "consecutive")
     FAILURE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     WINDOW_SEC_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_TIMEOUT_SEC_FIELD_NUMBER: _ClassVar[int]
+    PRESET_FIELD_NUMBER: _ClassVar[int]
+    CONSECUTIVE_FIELD_NUMBER: _ClassVar[int]
     failure_threshold: int
     window_sec: float
     recovery_timeout_sec: float
-    def __init__(self, failure_threshold: _Optional[int] = ..., window_sec: _Optional[float] = ..., recovery_timeout_sec: _Optional[float] = ...) -> None: ...
+    preset: str
+    consecutive: bool
+    def __init__(self, failure_threshold: _Optional[int] = ..., window_sec: _Optional[float] = ..., recovery_timeout_sec: _Optional[float] = ..., preset: _Optional[str] = ..., consecutive: _Optional[bool] = ...) -> None: ...
+
+class HealthPolicy(_message.Message):
+    __slots__ = ("half_life_sec", "neutral", "floor", "live_weight", "probe_weight", "step_sec", "step_successes")
+    HALF_LIFE_SEC_FIELD_NUMBER: _ClassVar[int]
+    NEUTRAL_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    LIVE_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    PROBE_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    STEP_SEC_FIELD_NUMBER: _ClassVar[int]
+    STEP_SUCCESSES_FIELD_NUMBER: _ClassVar[int]
+    half_life_sec: float
+    neutral: float
+    floor: float
+    live_weight: float
+    probe_weight: float
+    step_sec: float
+    step_successes: int
+    def __init__(self, half_life_sec: _Optional[float] = ..., neutral: _Optional[float] = ..., floor: _Optional[float] = ..., live_weight: _Optional[float] = ..., probe_weight: _Optional[float] = ..., step_sec: _Optional[float] = ..., step_successes: _Optional[int] = ...) -> None: ...
 
 class StreamGuardPolicy(_message.Message):
-    __slots__ = ("chunks", "max_hold_ms")
+    __slots__ = ("chunks", "max_hold_ms", "min_tokens_per_s")
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
     MAX_HOLD_MS_FIELD_NUMBER: _ClassVar[int]
+    MIN_TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
     chunks: int
     max_hold_ms: int
-    def __init__(self, chunks: _Optional[int] = ..., max_hold_ms: _Optional[int] = ...) -> None: ...
+    min_tokens_per_s: float
+    def __init__(self, chunks: _Optional[int] = ..., max_hold_ms: _Optional[int] = ..., min_tokens_per_s: _Optional[float] = ...) -> None: ...
 
 class Timeouts(_message.Message):
     __slots__ = ("connect_ms", "first_token_ms", "idle_ms", "total_ms")
@@ -229,7 +253,7 @@ class ProbePolicy(_message.Message):
     def __init__(self, interval_sec: _Optional[float] = ..., max_tokens: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., param: _Optional[str] = ..., prompt: _Optional[str] = ..., effort: _Optional[str] = ..., stream: _Optional[bool] = ..., enabled: _Optional[bool] = ..., checks_interval_sec: _Optional[float] = ..., checks_max_tokens: _Optional[int] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("context_window", "max_output_tokens", "capabilities", "aliases", "retry", "circuit_breaker", "stream_guard", "timeouts", "probe", "substitutes", "unsupported_params", "strategy")
+    __slots__ = ("context_window", "max_output_tokens", "capabilities", "aliases", "retry", "circuit_breaker", "stream_guard", "timeouts", "probe", "substitutes", "unsupported_params", "strategy", "health")
     CONTEXT_WINDOW_FIELD_NUMBER: _ClassVar[int]
     MAX_OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
@@ -242,6 +266,7 @@ class Model(_message.Message):
     SUBSTITUTES_FIELD_NUMBER: _ClassVar[int]
     UNSUPPORTED_PARAMS_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
     context_window: int
     max_output_tokens: int
     capabilities: Capabilities
@@ -254,7 +279,8 @@ class Model(_message.Message):
     substitutes: _containers.RepeatedScalarFieldContainer[str]
     unsupported_params: str
     strategy: str
-    def __init__(self, context_window: _Optional[int] = ..., max_output_tokens: _Optional[int] = ..., capabilities: _Optional[_Union[Capabilities, _Mapping]] = ..., aliases: _Optional[_Iterable[str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., circuit_breaker: _Optional[_Union[BreakerPolicy, _Mapping]] = ..., stream_guard: _Optional[_Union[StreamGuardPolicy, _Mapping]] = ..., timeouts: _Optional[_Union[Timeouts, _Mapping]] = ..., probe: _Optional[_Union[ProbePolicy, _Mapping]] = ..., substitutes: _Optional[_Iterable[str]] = ..., unsupported_params: _Optional[str] = ..., strategy: _Optional[str] = ...) -> None: ...
+    health: HealthPolicy
+    def __init__(self, context_window: _Optional[int] = ..., max_output_tokens: _Optional[int] = ..., capabilities: _Optional[_Union[Capabilities, _Mapping]] = ..., aliases: _Optional[_Iterable[str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., circuit_breaker: _Optional[_Union[BreakerPolicy, _Mapping]] = ..., stream_guard: _Optional[_Union[StreamGuardPolicy, _Mapping]] = ..., timeouts: _Optional[_Union[Timeouts, _Mapping]] = ..., probe: _Optional[_Union[ProbePolicy, _Mapping]] = ..., substitutes: _Optional[_Iterable[str]] = ..., unsupported_params: _Optional[str] = ..., strategy: _Optional[str] = ..., health: _Optional[_Union[HealthPolicy, _Mapping]] = ...) -> None: ...
 
 class PriceTier(_message.Message):
     __slots__ = ("above_input_tokens", "input_per_1m", "output_per_1m", "cached_input_per_1m", "cache_write_per_1m", "cache_write_1h_per_1m", "audio_input_per_1m", "audio_output_per_1m", "image_input_per_1m", "image_output_per_1m")

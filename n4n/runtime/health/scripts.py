@@ -1,0 +1,112 @@
+"""The steps of shared health as commands for Redis, and its answers as values. No I/O but reading the scripts once.
+
+One hash tag for all of it, so that news of many endpoints are one step and what changed since is one question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import cast
+
+import msgspec
+
+from n4n.core.breaker import Breaker, BreakerState
+from n4n.core.errors import StoreRefused
+from n4n.core.health.news import News
+from n4n.core.health.seen import Seen
+from n4n.core.health.spread import Sample
+from n4n.core.health.standing import Policies
+from n4n.runtime.stores import Command, Reply, Script, Word
+
+
+def _script(name: str) -> Script:
+    return Script(f"health {name}", files("n4n.runtime.health").joinpath("lua", f"{name}.lua").read_text())
+
+
+TELL, LOOK, TRIAL, COOL = (_script(name) for name in ("tell", "look", "trial", "cool"))
+CHANGES, COUNT, ENTRY = "n4n:{health}:changes", "n4n:{health}:count", "n4n:{health}:e:"
+COOLING = "n4n:{sight}:c"  # where routers look for what cools: n4n/runtime/limits
+MOST_TOLD = 64  # endpoints in one step: a millisecond or so of Redis' time
+MOST_READ = 256
+_BREAKERS = {b"c": Breaker.CLOSED, b"o": Breaker.OPEN, b"h": Breaker.HALF_OPEN}
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What Redis knows. `generation`: of its memory, another one after it was lost; `number`: of the last change that is told."""
+
+    generation: bytes
+    number: int
+    seen: Mapping[str, Seen]
+    free: bool = False
+
+
+def tell(news: Mapping[str, tuple[News, Policies]], jitter: float) -> Command:
+    """News of at most `MOST_TOLD` endpoints. Told again they count again."""
+    args: list[Word] = [repr(jitter)]
+    for name, (one, policies) in news.items():
+        runs = " ".join([f"{letter}{count}" for letter, count in one.runs])
+        latency = f"{one.latency_count} {one.latency_ms / one.latency_count!r}" if one.latency_count else ""
+        args += (name, _policy(policies), runs, latency, _sample(one.ttft), _sample(one.speed))
+    return TELL.call((CHANGES, COUNT, *(ENTRY + name for name in news)), args)
+
+
+def look(number: int) -> Command:
+    """What changed since that number; at most `MOST_READ` at once."""
+    return LOOK.call((CHANGES, COUNT), (number, MOST_READ, ENTRY))
+
+
+def take_trial(endpoint: str, policies: Policies) -> Command:
+    """The one trial of a half-open breaker."""
+    return TRIAL.call((CHANGES, COUNT, ENTRY + endpoint), (endpoint, repr(float(policies.breaker.recovery_timeout_sec))))
+
+
+def cool(cooldowns: Mapping[str, float]) -> Command:
+    """Cooldowns for every router, in seconds from now, named as n4n/runtime/limits names them; of several the longest wins."""
+    args: list[Word] = []
+    for name, seconds in cooldowns.items():
+        args += (name, repr(seconds * 1000))
+    return COOL.call((COOLING,), args)
+
+
+def answered(reply: Reply, now: float) -> Answer:
+    """What Redis answered, its times as such of a clock that says `now`. StoreRefused: it is no answer to this."""
+    match reply:
+        case [bytes(generation), int(number), bytes(told_at), *rest]:
+            free = bool(rest.pop()) if len(rest) % 2 else False
+            return Answer(generation, number, dict(_entries(rest, float(told_at) - now)), free)
+        case _:
+            raise StoreRefused("CROSSED", "health")
+
+
+def _entries(rest: Sequence[Reply], ahead: float) -> Iterator[tuple[str, Seen]]:
+    for name, fields in zip(rest[::2], rest[1::2], strict=True):
+        if isinstance(name, bytes) and isinstance(fields, list) and fields[0] is not None:
+            yield name.decode(), _seen(cast(list[bytes | None], fields), ahead)
+
+
+def _seen(fields: Sequence[bytes | None], ahead: float) -> Seen:
+    """`ahead`: how far Redis' clock is before ours."""
+    score, ceiling, at, kept, until, opened, good_at, *measured = fields
+    good = float(good_at or 0)
+    breaker = BreakerState(_BREAKERS[kept or b"c"], (), int(float(opened or 0)), float(until or 0) - ahead)
+    measures = [None if one is None else float(one) for one in measured]
+    return Seen(float(score or 0), float(ceiling or 0), float(at or 0) - ahead, good - ahead if good else None, breaker, *measures)
+
+
+@lru_cache(4096)
+def _policy(policies: Policies) -> str:
+    health, breaker = policies.health, policies.breaker
+    numbers = (
+        health.live_weight, health.probe_weight, health.half_life_sec, health.neutral, health.floor, health.step_sec,
+        health.step_successes, breaker.failure_threshold, breaker.window_sec, breaker.recovery_timeout_sec, int(breaker.consecutive),
+    )  # fmt: skip
+    return " ".join(map(repr, numbers))
+
+
+def _sample(sample: Sample) -> str:
+    if not sample.count:
+        return ""
+    buckets = " ".join([f"{at}:{count}" for at, count in sample.buckets.items()])
+    return f"{sample.count} {sample.total / sample.count!r} {buckets}"
