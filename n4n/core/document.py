@@ -206,7 +206,6 @@ FIELDS: dict[str, dict[str, Field]] = {
             "max_hold_ms": Field(schema.whole(0, 60_000)),
             "min_tokens_per_s": Field(schema.number(0.01, 100_000)),
         })),
-        "stream_guard": Field(schema.table({"chunks": Field(schema.whole(0, 64)), "max_hold_ms": Field(schema.whole(0, 60_000))})),
         "timeouts": Field(schema.table({name: Field(_ms) for name in ("connect_ms", "first_token_ms", "idle_ms", "total_ms")})),
         "probe": Field(schema.table({
             "interval_sec": Field(_seconds),
