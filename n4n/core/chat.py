@@ -128,3 +128,4 @@ class UpstreamRequest(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()  # what was left out for this endpoint, for `n4n.warnings`
     allow_private: bool = False  # whether the provider may be at an address inside this network
     signing: Signing | None = None  # None: it goes out as it is; else its headers are good for one call
+    method: str = "POST"

@@ -37,7 +37,7 @@ class Heads:
 
     def of(self, request: UpstreamRequest) -> Head:
         """The head of a request. UpstreamFault: it cannot be sent at all."""
-        if request.signing is not None:  # good for this call alone
+        if request.signing is not None or request.method != "POST":  # good for this call alone, or seldom
             return self._made(request)
         key = (request.url, request.headers, request.allow_private)
         head = self._known.get(key)
@@ -58,7 +58,7 @@ class Heads:
         if proxied:
             path = b"http://" + authority + path
             lines += [self._proxied] if self._proxied else []
-        return Head(origin, b"POST " + path + b" HTTP/1.1\r\n" + b"\r\n".join(lines) + b"\r\nx-request-id: ", proxied)
+        return Head(origin, request.method.encode() + b" " + path + b" HTTP/1.1\r\n" + b"\r\n".join(lines) + b"\r\nx-request-id: ", proxied)
 
 
 def parted(url: str, *, allow_private: bool) -> tuple[Origin, bytes, bytes]:
