@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +18,7 @@ import grpc
 from control_plane.gauges import Gauges, metrics_server
 from control_plane.ledger import Ledger
 from control_plane.publisher import Publisher, backoff_s
+from control_plane.reaper import Reaper
 from control_plane.repository import Repository
 from control_plane.roster import Roster
 from control_plane.schema import DatabaseAway, engine_url, migrate
@@ -28,6 +30,7 @@ from control_plane.service.usage import Usage
 from control_plane.tokens import Tokens
 from control_plane.versions import MAX_DOCUMENT_BYTES
 from n4n.core.errors import StartFailed, StoreUnavailable
+from n4n.runtime.open_attempts import LeftBehind
 from n4n.runtime.settings import Settings
 from n4n.runtime.stores import Store, command, settings_of
 from n4n.runtime.tls import server_credentials, tls_of
@@ -61,11 +64,12 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
     roster = Roster(repository, place=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}", now=_now, refresh_s=heartbeat_s)
     try:
         await _until_loaded(publisher, repository)
-        async with _redis_pinger(settings.redis_url) as ping:
+        async with _store(settings.redis_url) as store:
+            reaper = _reaper(settings, store, ledger)
             services = (
                 Catalog(repository, publisher),
                 Access(repository, publisher, _now),
-                Fleet(repository, publisher, roster, ping.ask, _now),
+                Fleet(repository, publisher, roster, _Pinger(store).ask, _now),
                 Discovery(publisher, roster, heartbeat_s=heartbeat_s),
                 Usage(ledger),
             )
@@ -74,7 +78,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
             server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))
             port = _listen(server, settings, credentials)
             with metrics_server(settings.admin_host, settings.metrics_port, Gauges(publisher, roster)) as metrics_port:
-                async with _serving(server, publisher, roster, ledger):
+                async with _serving(server, publisher, roster, ledger, reaper):
                     _log.info("the control plane serves on %s:%d", settings.admin_host, port)
                     yield Running(port, metrics_port)
     finally:
@@ -83,9 +87,13 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
 
 
 @asynccontextmanager
-async def _serving(server: grpc.aio.Server, publisher: Publisher, roster: Roster, ledger: Ledger) -> AsyncIterator[None]:
+async def _serving(
+    server: grpc.aio.Server, publisher: Publisher, roster: Roster, ledger: Ledger, reaper: Reaper | None
+) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         loops = [group.create_task(loop) for loop in (publisher.follow(), publisher.listen(), roster.keep(), ledger.keep())]
+        if reaper is not None:
+            loops.append(group.create_task(reaper.keep()))
         try:
             await server.start()
             yield
@@ -179,15 +187,22 @@ class _Pinger:
         return "ok"
 
 
+def _reaper(settings: Settings, store: Store | None, ledger: Ledger) -> Reaper | None:
+    """None: there is no Redis to read from, or nobody wants it."""
+    if store is None or not settings.lost_router_sec:
+        return None
+    return Reaper(LeftBehind(store), ledger, after_s=settings.lost_router_sec, clock=time.monotonic)
+
+
 @asynccontextmanager
-async def _redis_pinger(redis_url: str) -> AsyncIterator[_Pinger]:
-    """StartFailed: the URL is none that a router could use either."""
+async def _store(redis_url: str) -> AsyncIterator[Store | None]:
+    """None: there is none. StartFailed: the URL is none that a router could use either."""
     if not redis_url:
-        yield _Pinger(None)
+        yield None
         return
     store = Store(settings_of(redis_url))
     try:
-        yield _Pinger(store)
+        yield store
     finally:
         await store.close()
 

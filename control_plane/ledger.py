@@ -30,6 +30,7 @@ from n4n.core.ledger import UNKNOWN, Row
 AHEAD: Final = 3  # days whose partitions stand ready
 LOOK_S: Final = 3600.0
 _LOCK: Final = 0x6E346E02  # Postgres advisory lock "n4n makes partitions"
+_REAPING: Final = 0x6E346E03  # "n4n closes what lost routers left"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTITION: Final = re.compile(r"usage_ledger_(\d{8})\Z")
 _COLUMNS: Final = tuple(column.name for column in usage_ledger.columns)
@@ -120,6 +121,12 @@ class Ledger:
             async with self._transaction() as connection:
                 await self._take(connection, kept)
         return len(rows) - len(kept)
+
+    @asynccontextmanager
+    async def reaping(self) -> AsyncIterator[bool]:
+        """Whether nobody else closes what lost routers left, while inside; at most for as long as a transaction may take."""
+        async with self._transaction() as connection:
+            yield bool((await connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _REAPING})).scalar_one())
 
     async def _take(self, connection: AsyncConnection, rows: Sequence[Row]) -> None:
         for table in ("incoming", "changed"):

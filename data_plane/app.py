@@ -35,6 +35,7 @@ from n4n.runtime import disk_snapshot
 from n4n.runtime.control_link import ControlLink, Identity
 from n4n.runtime.credentials import Credentials
 from n4n.runtime.follower import Follower, Pace
+from n4n.runtime.open_attempts import OpenAttempts
 from n4n.runtime.records import LineWriter
 from n4n.runtime.segments import Segments
 from n4n.runtime.settings import Settings
@@ -80,12 +81,13 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     served = Web(router, Meter(instruments, lines, ledger, None if tracing is None else Tracer(tracing, time.time)), settings)
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token, tls_of(settings))
     link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=random.random)
-    usage = UsageLink(settings.control_planes, identity, segments, clock=clock, draw=random.random)
     limiting = None
     if settings.redis_url:
         limiting = Limiting(
             settings.redis_url, router, instruments, name=f"{identity.node}-{settings.slot}", workers=settings.workers, draw=random.random
         )
+        ledger.known = OpenAttempts(limiting.store, run, identity.node, unsettled=ledger.unsettled, wall=time.time)
+    usage = UsageLink(settings.control_planes, identity, segments, known=ledger.known, clock=clock, draw=random.random)
     server = served.server()
     runner = web.ServerRunner(server, shutdown_timeout=LAST_BYTES_S)
     await runner.setup()
@@ -100,6 +102,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         ]
         if limiting is not None:
             tasks.append(group.create_task(limiting.keep(), name="limits"))
+        if ledger.known is not None:
+            tasks.append(group.create_task(ledger.known.keep(), name="open attempts"))
         try:
             await (_newest_state if settings.takes_over else _first_state)(router, follower)
             intake = _intake(settings, runner, server, sock)
@@ -117,7 +121,11 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
                 task.cancel()
             await asyncio.wait(tasks)
             await usage.last_words(LAST_ROWS_S)
+            if ledger.known is not None:
+                ledger.known.close(all_shipped=not segments.waiting_bytes)
             segments.close()
+            if limiting is not None:
+                await limiting.close()
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
 

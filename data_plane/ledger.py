@@ -10,6 +10,7 @@ from data_plane.record import AttemptRecord, Record
 from n4n.core.ledger import DISPATCHED, RATIO, SETTLED
 from n4n.core.pricing import cost_pico, usd
 from n4n.core.usage import BYTES_PER_TOKEN, estimate
+from n4n.runtime.open_attempts import OpenAttempts
 from n4n.runtime.segments import Segments
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -22,12 +23,13 @@ _RATIO = _ENCODE(RATIO)
 
 
 class Ledger:
-    """Of one worker. `segments` keeps the lines."""
+    """Of one worker. `segments` keeps the lines; `known`, where there is a Redis, those of what Postgres does not have yet."""
 
     def __init__(self) -> None:
         self._open: dict[str, bytes] = {}
         self._routes: dict[tuple[str, str, str | None, int], tuple[bytes, bytes]] = {}
         self.segments: Segments | None = None
+        self.known: OpenAttempts | None = None
 
     def unsettled(self) -> list[bytes]:
         """The dispatch lines of what is under way."""
@@ -54,6 +56,8 @@ class Ledger:
         self._open[attempt.attempt_id] = line
         if self.segments is not None:
             self.segments.append(line)
+        if self.known is not None:
+            self.known.dispatched(attempt.attempt_id, line)
 
     def _route(self, record: Record, attempt: AttemptRecord) -> tuple[bytes, bytes]:
         """Where it goes, and the price there: the same for thousands of attempts."""
@@ -74,6 +78,8 @@ class Ledger:
         for attempt in record.attempts:
             if self._open.pop(attempt.attempt_id, None) is not None and self.segments is not None:
                 self.segments.append(_settled(record, attempt))
+                if self.known is not None and self.known.crowded:
+                    self.known.settled(attempt.attempt_id)
 
 
 def _settled(record: Record, attempt: AttemptRecord) -> bytes:

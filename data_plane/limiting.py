@@ -24,28 +24,31 @@ class Limiting:
 
     def __init__(self, url: str, router: Router, instruments: Instruments, *, name: str, workers: int, draw: Callable[[], float]) -> None:
         self._instruments, self._router, self._is_away = instruments, router, False
-        self._store = Store(settings_of(url), self._told)
-        self.limits = Limits(self._store, router=name, clock=router.clock, others=self._heard, routers=workers)
+        self.store = Store(settings_of(url), self._told)
+        self.limits = Limits(self.store, router=name, clock=router.clock, others=self._heard, routers=workers)
         self.quotas = Quotas(self.limits, router.clock, draw)
         router.quotas, router.health.announce = self.quotas, self.limits.announce
 
     async def keep(self) -> None:
-        """Runs until it is cancelled, and closes the store."""
+        """Runs until it is cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.limits.keep(), name="limits")
                 group.create_task(self._show(), name="limits' gauges")
-                if await self._store.ready(FIRST_STORE_S):
+                if await self.store.ready(FIRST_STORE_S):
                     await self._check_policy()
         finally:
             self.limits.close()
-            await asyncio.sleep(0)  # what is written leaves at the end of the loop's turn
-            await self._store.close()
+
+    async def close(self) -> None:
+        """Closes the store; after `keep`."""
+        await asyncio.sleep(0)  # what is written leaves at the end of the loop's turn
+        await self.store.close()
 
     async def _check_policy(self) -> None:
         """A Redis that throws away what it holds when it is full would throw away limits."""
         try:
-            reply = await self._store.command(command(b"CONFIG", "GET", "maxmemory-policy"))
+            reply = await self.store.command(command(b"CONFIG", "GET", "maxmemory-policy"))
         except StoreUnavailable:
             return  # not allowed, or not now
         if isinstance(reply, list) and len(reply) == 2 and reply[1] not in (b"noeviction", b"volatile-ttl"):

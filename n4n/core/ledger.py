@@ -87,6 +87,11 @@ _ROW, _DISPATCH = msgspec.json.Decoder(Row), msgspec.json.Decoder(Dispatch)
 _ENCODE = msgspec.json.Encoder().encode
 
 
+def attempt_of(line: bytes) -> bytes:
+    """The attempt's id, of a line of either kind."""
+    return line[_ID]
+
+
 def whole_lines(content: bytes) -> bytes:
     """What of a segment can be read: up to the last newline before the part that was never written, which is all zeros."""
     written = content.find(b"\0")

@@ -23,6 +23,7 @@ from n4n.core.errors import StartFailed
 from n4n.core.ledger import closed_as_unknown, settled_lines, still_open, whole_lines
 from n4n.runtime import wire
 from n4n.runtime.control_link import Identity, open_channel, told
+from n4n.runtime.open_attempts import OpenAttempts
 from n4n.runtime.segments import Orphan, Segments, orphans
 
 REPORT = "/n4n.v1.Usage/Report"
@@ -44,13 +45,15 @@ class UsageLink:
         *,
         clock: Callable[[], float],
         draw: Callable[[], float],
+        known: OpenAttempts | None = None,
         rules: LinkRules | None = None,
         every_s: float = EVERY_S,
     ) -> None:
+        """`known`: hears of what is safe."""
         self.problem = ""  # why the last batch did not arrive; empty: it did
         self.shipped = 0  # bytes acknowledged
         self._targets = itertools.cycle(targets) if targets else None
-        self._identity, self._segments = identity, segments
+        self._identity, self._segments, self._known = identity, segments, known
         self._clock, self._draw, self._rules, self._every_s = clock, draw, rules or LinkRules(), every_s
         self._tries = Tries()
         self._channel: grpc.aio.Channel | None = None
@@ -65,8 +68,7 @@ class UsageLink:
         try:
             while True:
                 if self._clock() >= look_at:
-                    for orphan in orphans(self._segments.folder):
-                        await self._take_over(orphan)
+                    await self._take_over_all()
                     look_at = self._clock() + LOOK_FOR_ORPHANS_S
                 if not await self._ship_next():
                     await asyncio.sleep(self._every_s)
@@ -88,11 +90,23 @@ class UsageLink:
             return False
         lines = segment.read(BATCH_BYTES)
         end = segment.acked + len(lines)
-        await self._deliver(str(segment.path and segment.path.name), end, settled_lines(lines))
+        settled = settled_lines(lines)
+        await self._deliver(str(segment.path and segment.path.name), end, settled)
         self._segments.acked(segment, end)
+        if self._known is not None:
+            self._known.shipped(settled)
         return True
 
-    async def _take_over(self, orphan: Orphan) -> None:
+    async def _take_over_all(self) -> None:
+        gone = [orphan for orphan in orphans(self._segments.folder) if await self._take_over(orphan)]
+        if gone and self._known is not None:
+            while await self._ship_next():  # what they never settled stands in our own log now
+                pass
+            for orphan in gone:
+                self._known.forget(orphan.name)
+
+    async def _take_over(self, orphan: Orphan) -> bool:
+        """Whether all of it is shipped, but for what we closed."""
         try:
             left: dict[bytes, bytes] = {}
             for path in orphan.paths:
@@ -113,6 +127,7 @@ class UsageLink:
             log.warning("usage that %s left cannot be read (%s)", orphan.name, (error.strerror or str(error)).lower())
         finally:
             orphan.leave()
+        return not orphan.paths
 
     async def _deliver(self, source: str, end: int, rows: bytes) -> None:
         """Until some control plane has it."""
