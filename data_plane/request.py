@@ -15,9 +15,9 @@ import msgspec
 
 from data_plane.answers import Answer
 from data_plane.health import Measured
-from data_plane.quota import Spending
 from data_plane.record import AttemptRecord, Record
 from data_plane.router import Router
+from data_plane.spending import Spending, begin
 from n4n.core.access import Key
 from n4n.core.attempts import Attempts, GiveUp, Send, Wait
 from n4n.core.candidates import Candidate, Cooldown, Plan
@@ -63,7 +63,7 @@ async def serve(router: Router, exchange: Exchange) -> None:
     deadline = record.started + made.model.timeouts.total_ms / 1000
     deadline = deadline if exchange.deadline is None else min(deadline, exchange.deadline)
     attempts = Attempts(made, started=record.started, deadline=deadline, budget=health.budget(made.model.id))
-    spending = None if router.quotas is None else router.quotas.begin(exchange.key, exchange.chat, exchange.priority, made, record)
+    spending = None if router.quotas is None else begin(router.quotas, exchange.key, exchange.chat, exchange.priority, made, record)
     try:
         await _tried(router, exchange, made, attempts, deadline, spending)
     finally:

@@ -29,6 +29,8 @@ class Key:
     limits: Mapping[str, int] = field(default_factory=dict)
     previous_sha256: bytes | None = None
     previous_expires_at: float | None = None
+    priority: str | None = None  # of requests that name none; the tenant's where the key has none
+    tenant_limits: Mapping[str, int] = field(default_factory=dict)  # of all its keys together
 
 
 @dataclass(frozen=True, slots=True)

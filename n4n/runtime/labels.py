@@ -16,3 +16,8 @@ def new_request_id() -> str:
 def new_attempt_id() -> str:
     """A label of one dispatch, never made from what a client sent."""
     return f"att_{_bits(96):024x}"
+
+
+def new_reservation_id() -> bytes:
+    """A label of what one attempt reserves."""
+    return _bits(96).to_bytes(12, "big")

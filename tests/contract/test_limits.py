@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from n4n.core.limits.levels import Grant, Ledger, Refusal, Settlement
-from n4n.core.limits.subjects import Draw, Priority, Subject, caller_subject
-from n4n.runtime.limits import scripts
+from n4n.core.limits.levels import Grant, Ledger, Refusal, Settlement, reserve
+from n4n.core.limits.subjects import RESERVES, Bucket, Draw, Priority, Subject, Took, Unit, Window, key_subject, tenant_subject
+from n4n.runtime.limits import Party, scripts
 from n4n.runtime.stores import Store
 from tests.support.store import open_store
 from tests.support.valkey_cluster import ValkeyCluster, running_cluster
 
+LEASE_MS = 30_000.0
 _numbers = iter(range(10**9))
 
 
-def subject_of(**limits: int) -> Subject:
+def subject_of(budgets: Sequence[Bucket] = (), **limits: int) -> Subject:
     """A key that nobody used before."""
-    found = caller_subject(f"tenant-{next(_numbers)}", "k", limits)
+    found = key_subject(f"tenant-{next(_numbers)}", "k", limits, budgets)
     assert found is not None
     return found
+
+
+def key_and_tenant(key: dict[str, int], tenant: dict[str, int]) -> tuple[Subject, Subject]:
+    """Both, that nobody used before."""
+    name = f"tenant-{next(_numbers)}"
+    both = key_subject(name, "k", key), tenant_subject(name, tenant)
+    assert both[0] is not None and both[1] is not None
+    return both[0], both[1]
 
 
 class Buckets(Protocol):
     """What every store does. Answers come with the time they were given at, in ms."""
 
-    async def reserve(self, id: str, subject: Subject, draw: Draw, lease_ms: float = 30_000.0) -> tuple[Grant | Refusal, float]: ...
+    async def reserve(self, id: str, draw: Draw, *subjects: Subject, lease_ms: float = LEASE_MS) -> tuple[Grant | Refusal, float]: ...
 
-    async def settle(self, id: str, subject: Subject, told: Settlement) -> tuple[bool, float]: ...
+    async def settle(self, id: str, draw: Draw, told: Settlement, *subjects: Subject) -> tuple[bool, float]: ...
 
-    async def renew(self, subject: Subject, held: dict[str, bool], added: dict[str, float], lease_ms: float = 30_000.0) -> float: ...
+    async def renew(self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS) -> float: ...
 
 
 class InRedis:
@@ -43,17 +52,17 @@ class InRedis:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def reserve(self, id: str, subject: Subject, draw: Draw, lease_ms: float = 30_000.0) -> tuple[Grant | Refusal, float]:
-        reply = await self._store.command(scripts.reserve(id, subject, draw, lease_ms))
-        return scripts.reserved(id, subject, reply), scripts.time_of(reply)
+    async def reserve(self, id: str, draw: Draw, *subjects: Subject, lease_ms: float = LEASE_MS) -> tuple[Grant | Refusal, float]:
+        party = Party(subjects)
+        numbers = party.read(await self._store.command(scripts.reserve(id.encode(), party, draw, lease_ms)), id.encode())
+        return party.refusal(numbers) if numbers[0] else Grant(party.levels(numbers)), numbers[3]
 
-    async def settle(self, id: str, subject: Subject, told: Settlement) -> tuple[bool, float]:
-        reply = await self._store.command(scripts.settle(id, subject, told))
-        assert isinstance(reply, list) and reply[0] == id.encode()
-        return reply[1] == 1, scripts.time_of(reply)
+    async def settle(self, id: str, draw: Draw, told: Settlement, *subjects: Subject) -> tuple[bool, float]:
+        return scripts.was_open(id.encode(), await self._store.command(scripts.settle(id.encode(), Party(subjects), draw, told)))
 
-    async def renew(self, subject: Subject, held: dict[str, bool], added: dict[str, float], lease_ms: float = 30_000.0) -> float:
-        reply = await self._store.command(scripts.renew(subject, held, added, lease_ms))
+    async def renew(self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS) -> float:
+        ids = {id.encode(): stream for id, stream in held.items()}
+        reply = await self._store.command(scripts.renew(Party([subject]), ids, added, lease_ms))
         assert isinstance(reply, bytes)
         return float(reply)
 
@@ -70,19 +79,21 @@ class Here:
 
     def ledger(self, subject: Subject) -> Ledger:
         """Of this subject."""
-        return self._ledgers.setdefault(subject.keys[0], Ledger(self._time()))
+        return self._ledgers.setdefault(subject.keys[0], Ledger())
 
-    async def reserve(self, id: str, subject: Subject, draw: Draw, lease_ms: float = 30_000.0) -> tuple[Grant | Refusal, float]:
+    async def reserve(self, id: str, draw: Draw, *subjects: Subject, lease_ms: float = LEASE_MS) -> tuple[Grant | Refusal, float]:
         now = self._time()
-        return self.ledger(subject).reserve(id, subject, draw, now, lease_ms), now
+        return reserve([self.ledger(subject) for subject in subjects], id.encode(), subjects, draw, now, lease_ms), now
 
-    async def settle(self, id: str, subject: Subject, told: Settlement) -> tuple[bool, float]:
+    async def settle(self, id: str, draw: Draw, told: Settlement, *subjects: Subject) -> tuple[bool, float]:
         now = self._time()
-        return self.ledger(subject).settle(id, subject, told, now), now
+        for other in subjects[1:]:
+            self.ledger(other).settle(id.encode(), other, draw, Settlement(told.took), now)
+        return self.ledger(subjects[0]).settle(id.encode(), subjects[0], draw, told, now), now
 
-    async def renew(self, subject: Subject, held: dict[str, bool], added: dict[str, float], lease_ms: float = 30_000.0) -> float:
+    async def renew(self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS) -> float:
         now = self._time()
-        self.ledger(subject).renew(subject, held, added, now, lease_ms)
+        self.ledger(subject).renew(subject, {id.encode(): stream for id, stream in held.items()}, added, now, lease_ms)
         return now
 
 
@@ -106,49 +117,65 @@ async def buckets(request: pytest.FixtureRequest) -> AsyncIterator[Buckets]:
 
 async def test_everything_is_reserved_or_nothing(buckets: Buckets) -> None:
     subject = subject_of(rpm=60, tpm=1000)
-    granted, _ = await buckets.reserve("a", subject, Draw(900.0))
-    assert isinstance(granted, Grant) and granted.levels.running == 1
-    refused, _ = await buckets.reserve("b", subject, Draw(500.0))
+    granted, _ = await buckets.reserve("a", Draw(900.0), subject)
+    assert isinstance(granted, Grant) and granted.levels[0].running == 1
+    refused, _ = await buckets.reserve("b", Draw(500.0), subject)
     assert isinstance(refused, Refusal) and refused.bucket == "tokens"
     assert 20_000 < refused.wait_ms <= 24_000
-    assert refused.levels.used["requests"] <= 1.0 and refused.levels.running == 1
+    assert refused.levels[0].used[0] <= 1.0 and refused.levels[0].running == 1
+
+
+async def test_a_key_and_its_tenant_are_reserved_together_or_not_at_all(buckets: Buckets) -> None:
+    key, tenant = key_and_tenant({"rpm": 60, "tpm": 5000}, {"rpm": 2, "concurrency": 10})
+    other = Subject(key.name, tuple(name.replace(":k:", ":other:") for name in key.keys), key.buckets)  # type: ignore[arg-type]
+    assert isinstance((await buckets.reserve("a", Draw(100.0), key, tenant))[0], Grant)
+    assert isinstance((await buckets.reserve("b", Draw(100.0), other, tenant))[0], Grant)
+    refused, _ = await buckets.reserve("c", Draw(100.0), key, tenant)
+    assert isinstance(refused, Refusal) and (refused.whose, refused.bucket) == (1, "requests")
+    assert [level.running for level in refused.levels] == [1, 2]
+    assert refused.levels[0].used[1] <= 100.0  # nothing was taken of the key's
+    assert (await buckets.settle("a", Draw(100.0), Settlement(Took(1.0, 30.0)), key, tenant))[0]
+    assert (await buckets.settle("b", Draw(100.0), Settlement(), other, tenant))[0]
+    again, _ = await buckets.reserve("c", Draw(100.0), key, tenant)
+    assert isinstance(again, Grant) and [level.running for level in again.levels] == [1, 1]
+    assert 129.0 < again.levels[0].used[1] <= 130.0
 
 
 async def test_settling_twice_is_settling_once_and_never_below_zero(buckets: Buckets) -> None:
     subject = subject_of(tpm=1000)
-    await buckets.reserve("a", subject, Draw(900.0))
-    assert (await buckets.settle("a", subject, Settlement(refunds={"tokens": 5000.0})))[0]
-    assert not (await buckets.settle("a", subject, Settlement(refunds={"tokens": -5000.0})))[0]
-    after, _ = await buckets.reserve("b", subject, Draw(1000.0))
-    assert isinstance(after, Grant) and 999 <= after.levels.used["tokens"] <= 1000
+    await buckets.reserve("a", Draw(900.0), subject)
+    assert (await buckets.settle("a", Draw(5000.0), Settlement(), subject))[0]
+    assert not (await buckets.settle("a", Draw(), Settlement(Took(1.0, 5000.0)), subject))[0]
+    after, _ = await buckets.reserve("b", Draw(1000.0), subject)
+    assert isinstance(after, Grant) and 999 <= after.levels[0].used[0] <= 1000
 
 
 async def test_more_is_owed_than_was_reserved(buckets: Buckets) -> None:
     subject = subject_of(tpm=1000)
-    await buckets.reserve("a", subject, Draw(100.0))
-    await buckets.settle("a", subject, Settlement(refunds={"tokens": -1900.0}))
-    refused, _ = await buckets.reserve("b", subject, Draw(1.0))
+    await buckets.reserve("a", Draw(100.0), subject)
+    await buckets.settle("a", Draw(100.0), Settlement(Took(1.0, 2000.0)), subject)
+    refused, _ = await buckets.reserve("b", Draw(1.0), subject)
     assert isinstance(refused, Refusal) and 59_000 < refused.wait_ms <= 61_000
 
 
 async def test_never_more_run_at_once_than_the_limit_says(buckets: Buckets) -> None:
     subject = subject_of(concurrency=10, streams=2)
-    answers = await asyncio.gather(*(buckets.reserve(f"r{n}", subject, Draw(stream=n < 4)) for n in range(30)))
+    answers = await asyncio.gather(*(buckets.reserve(f"r{n}", Draw(stream=n < 4), subject) for n in range(30)))
     granted = [n for n, (answer, _) in enumerate(answers) if isinstance(answer, Grant)]
     assert len(granted) == 10 and len([n for n in granted if n < 4]) == 2
     assert {answer.bucket for answer, _ in answers if isinstance(answer, Refusal)} == {"concurrency", "streams"}
     for n in granted:
-        await buckets.settle(f"r{n}", subject, Settlement())
-    again, _ = await buckets.reserve("next", subject, Draw(stream=True))
-    assert isinstance(again, Grant) and (again.levels.running, again.levels.streams) == (1, 1)
+        await buckets.settle(f"r{n}", Draw(stream=n < 4), Settlement(), subject)
+    again, _ = await buckets.reserve("next", Draw(stream=True), subject)
+    assert isinstance(again, Grant) and (again.levels[0].running, again.levels[0].streams) == (1, 1)
 
 
 async def test_a_lease_that_nobody_renews_expires_and_one_that_is_renewed_does_not(buckets: Buckets) -> None:
     subject = subject_of(concurrency=1)
-    _, begun = await buckets.reserve("a", subject, Draw(stream=True), lease_ms=60.0)
-    await buckets.renew(subject, {"a": True}, {}, lease_ms=400.0)
+    _, begun = await buckets.reserve("a", Draw(stream=True), subject, lease_ms=60.0)
+    await buckets.renew({"a": True}, (), subject, lease_ms=400.0)
     while True:
-        answer, now = await buckets.reserve("b", subject, Draw())
+        answer, now = await buckets.reserve("b", Draw(), subject)
         if isinstance(answer, Grant):
             break
         await asyncio.sleep(0.01)
@@ -157,36 +184,55 @@ async def test_a_lease_that_nobody_renews_expires_and_one_that_is_renewed_does_n
 
 async def test_a_provider_s_word_lowers_a_bucket_and_closes_it_for_a_time(buckets: Buckets) -> None:
     subject = subject_of(rpm=100)
-    await buckets.reserve("a", subject, Draw())
-    await buckets.settle("a", subject, Settlement(floors={"requests": 99.0}, until_ms=5000.0))
-    await buckets.settle("x", subject, Settlement(floors={"requests": 5.0}, until_ms=100.0))
-    refused, _ = await buckets.reserve("b", subject, Draw())
+    await buckets.reserve("a", Draw(), subject)
+    await buckets.settle("a", Draw(), Settlement(Took(1.0), floors={"requests": 99.0}, until_ms=5000.0), subject)
+    await buckets.settle("x", Draw(), Settlement(floors={"requests": 5.0}, until_ms=100.0), subject)
+    refused, _ = await buckets.reserve("b", Draw(), subject)
     assert isinstance(refused, Refusal) and refused.bucket == "cooldown" and 4000 < refused.wait_ms <= 5000
-    assert 90 < refused.levels.used["requests"] <= 99
+    assert 90 < refused.levels[0].used[0] <= 99
 
 
 async def test_what_was_used_elsewhere_counts(buckets: Buckets) -> None:
     subject = subject_of(rpm=60)
-    await buckets.renew(subject, {"a": False}, {"requests": 60.0})
-    refused, _ = await buckets.reserve("b", subject, Draw())
-    assert isinstance(refused, Refusal) and refused.levels.running == 1
-    assert (await buckets.settle("a", subject, Settlement()))[0]
+    await buckets.renew({"a": False}, (60.0,), subject)
+    refused, _ = await buckets.reserve("b", Draw(), subject)
+    assert isinstance(refused, Refusal) and refused.levels[0].running == 1
+    assert (await buckets.settle("a", Draw(), Settlement(Took(1.0)), subject))[0]
 
 
 async def test_an_edited_limit_applies_at_once_and_resets_nothing(buckets: Buckets) -> None:
     three = subject_of(rpm=3)
-    four = Subject(three.name, three.keys, subject_of(rpm=4).rates)
+    four = Subject(three.name, three.keys, subject_of(rpm=4).buckets)
+    tokens = Subject(three.name, three.keys, subject_of(tpm=1000).buckets)
     for id in "abc":
-        assert isinstance((await buckets.reserve(id, three, Draw()))[0], Grant)
-    assert isinstance((await buckets.reserve("d", three, Draw()))[0], Refusal)
-    assert isinstance((await buckets.reserve("d", four, Draw()))[0], Grant)
-    assert isinstance((await buckets.reserve("e", four, Draw()))[0], Refusal)
+        assert isinstance((await buckets.reserve(id, Draw(), three))[0], Grant)
+    assert isinstance((await buckets.reserve("d", Draw(), three))[0], Refusal)
+    assert isinstance((await buckets.reserve("x", Draw(), tokens))[0], Grant)  # for a moment its requests are not limited
+    assert isinstance((await buckets.reserve("d", Draw(), four))[0], Grant)
+    assert isinstance((await buckets.reserve("e", Draw(), four))[0], Refusal)
+
+
+async def test_a_window_counts_up_to_its_cap_and_begins_anew_when_it_says(buckets: Buckets) -> None:
+    _, now = await buckets.reserve("x", Draw(), subject_of(rpm=1))
+    here = subject_of([Window("budget", "b", Unit.SPEND, 1e12, now - 1000, now + 60_000)])
+    assert isinstance((await buckets.reserve("a", Draw(spend=8e11), here))[0], Grant)
+    refused, _ = await buckets.reserve("b", Draw(spend=3e11), here)
+    assert isinstance(refused, Refusal) and refused.bucket == "budget" and 50_000 < refused.wait_ms <= 60_000
+    await buckets.settle("a", Draw(spend=8e11), Settlement(Took(1.0, 0.0, 6e11)), here)
+    granted, _ = await buckets.reserve("b", Draw(spend=3e11), here)
+    assert isinstance(granted, Grant) and granted.levels[0].used == (9e11,)
+    later = Subject(here.name, here.keys, (Window("budget", "b", Unit.SPEND, 1e12, now + 1, now + 90_000),))
+    anew, _ = await buckets.reserve("c", Draw(spend=5e11), later)
+    assert isinstance(anew, Grant) and anew.levels[0].used == (5e11,)
+    await buckets.settle("b", Draw(spend=3e11), Settlement(Took(1.0, 0.0, 1e11)), here)  # of the window before
+    full, _ = await buckets.reserve("d", Draw(spend=6e11), here)  # by a router whose clock is behind
+    assert isinstance(full, Refusal) and full.levels[0].used == (5e11,)
 
 
 _ids = st.sampled_from(["a", "b", "c", "d", "e"])
 _steps = st.one_of(
     st.tuples(st.just("reserve"), _ids, st.floats(0, 1500), st.booleans(), st.sampled_from(list(Priority))),
-    st.tuples(st.just("settle"), _ids, st.floats(-500, 1500), st.sampled_from([0.0, 0.0, 3.0]), st.sampled_from([0.0, 400.0])),
+    st.tuples(st.just("settle"), _ids, st.floats(0, 1500), st.sampled_from([0.0, 0.0, 3.0]), st.sampled_from([0.0, 400.0])),
     st.tuples(st.just("renew"), _ids, st.floats(0, 300), st.booleans(), st.just(None)),
 )
 
@@ -198,27 +244,33 @@ def test_redis_and_the_core_count_alike(redis_server: str, steps: list[tuple[obj
 
 
 async def _compared(url: str, steps: list[tuple[object, ...]]) -> None:
-    subject, here = subject_of(rpm=60_000, burst=8, tpm=600_000, concurrency=3, streams=1), Here()
+    key, tenant = key_and_tenant(
+        {"rpm": 60_000, "burst": 8, "tpm": 600_000, "concurrency": 3, "streams": 1}, {"rpm": 90_000, "burst": 12, "tpd": 9_000_000}
+    )
+    window = Window("budget", "b", Unit.TOKENS, 5e9, 0.0, 9e15)
+    tenant = Subject(tenant.name, tenant.keys, (*tenant.buckets, window), concurrency=4)
+    here, drawn = Here(), dict[str, Draw]()
     async with open_store(url) as store:
         there = InRedis(store)
         for kind, id, number, flag, last in steps:
             assert isinstance(id, str) and isinstance(number, float)
             if kind == "reserve":
-                draw = Draw(number, bool(flag), Priority(str(last)))
-                answer, here.now = await there.reserve(id, subject, draw, 50.0)
-                assert _rounded(answer) == _rounded((await here.reserve(id, subject, draw, 50.0))[0])
+                draw = drawn[id] = Draw(number, bool(flag), RESERVES[Priority(str(last))])
+                answer, here.now = await there.reserve(id, draw, key, tenant, lease_ms=50.0)
+                assert _rounded(answer) == _rounded((await here.reserve(id, draw, key, tenant, lease_ms=50.0))[0])
             elif kind == "settle":
                 assert isinstance(flag, float) and isinstance(last, float)
-                told = Settlement({"tokens": number, "requests": 1.0}, {"requests": flag}, last / 100)
-                was_open, here.now = await there.settle(id, subject, told)
-                assert was_open == (await here.settle(id, subject, told))[0]
+                told = Settlement(Took(1.0, number), {"requests": flag}, last / 100)
+                draw = drawn.get(id, Draw(stream=True))
+                was_open, here.now = await there.settle(id, draw, told, key, tenant)
+                assert was_open == (await here.settle(id, draw, told, key, tenant))[0]
             else:
-                here.now = await there.renew(subject, {id: bool(flag)}, {"tokens": number}, 50.0)
-                await here.renew(subject, {id: bool(flag)}, {"tokens": number}, 50.0)
+                for subject in (key, tenant):
+                    added = [number] * len(subject.buckets)
+                    here.now = await there.renew({id: bool(flag)}, added, subject, lease_ms=50.0)
+                    await here.renew({id: bool(flag)}, added, subject, lease_ms=50.0)
 
 
 def _rounded(answer: Grant | Refusal) -> object:
-    used = {name: round(level, 3) for name, level in answer.levels.used.items()}
-    if isinstance(answer, Grant):
-        return used, answer.levels.running
-    return answer.bucket, round(answer.wait_ms, 3), used, answer.levels.running
+    told = [([round(level, 3) for level in one.used], one.running) for one in answer.levels]
+    return told if isinstance(answer, Grant) else (answer.whose, answer.bucket, round(answer.wait_ms, 3), told)

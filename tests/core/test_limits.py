@@ -8,17 +8,30 @@ from hypothesis import strategies as st
 
 from n4n.core.limits.estimates import Estimates
 from n4n.core.limits.headers import duration, floors, limit_fields
-from n4n.core.limits.levels import Grant, Ledger, Levels, Refusal, Settlement
+from n4n.core.limits.levels import Grant, Ledger, Levels, Refusal, Settlement, reserve
 from n4n.core.limits.line import Line, LineFull
 from n4n.core.limits.shares import share_of, used_at_start, used_meanwhile
-from n4n.core.limits.subjects import Draw, Priority, Subject, account_subject, caller_subject, too_large
+from n4n.core.limits.subjects import (
+    RESERVES,
+    Draw,
+    Priority,
+    Rate,
+    Subject,
+    Took,
+    Unit,
+    Window,
+    account_subject,
+    key_subject,
+    tenant_subject,
+    too_large,
+)
 from n4n.core.quota_headers import Quota
 
 MINUTE = 60_000.0
 
 
 def caller(**limits: int) -> Subject:
-    subject = caller_subject("acme", "k1", limits)
+    subject = key_subject("acme", "k1", limits)
     assert subject is not None
     return subject
 
@@ -27,12 +40,13 @@ def caller(**limits: int) -> Subject:
 
 
 def test_who_has_no_limits_is_no_subject() -> None:
-    assert caller_subject("acme", "k1", {}) is None
+    assert key_subject("acme", "k1", {}) is None
+    assert tenant_subject("acme", {}) is None
     assert account_subject("main", "gpt", {"scope": "shared"}) is None
 
 
 def test_the_keys_of_a_subject_share_a_hash_tag_whatever_the_tenant_is_called() -> None:
-    subject = caller_subject("a}b{c%", "k1", {"rpm": 1})
+    subject = key_subject("a}b{c%", "k1", {"rpm": 1})
     assert subject is not None
     assert {key[key.index("{") : key.index("}") + 1] for key in subject.keys} == {"{t:a%7Db%7Bc%25}"}
 
@@ -48,8 +62,8 @@ def test_models_share_an_account_s_limits_only_where_its_scope_says_so() -> None
 
 
 def test_a_bucket_holds_a_minute_of_its_rate_unless_burst_says_otherwise() -> None:
-    assert [rate.capacity for rate in caller(rpm=600, tpm=9000).rates] == [600.0, 9000.0]
-    burst = caller(rpm=600, burst=20).rates[0]
+    assert [rate.capacity for rate in caller(rpm=600, tpm=9000).buckets if isinstance(rate, Rate)] == [600.0, 9000.0]
+    burst = caller(rpm=600, burst=20).buckets[0]
     assert (burst.capacity, burst.per_ms) == (20.0, 0.01)
 
 
@@ -63,113 +77,178 @@ def test_a_request_that_no_empty_bucket_could_hold_is_known_beforehand() -> None
 # --- levels ---
 
 
+def ask(ledger: Ledger, id: str, subject: Subject, draw: Draw, now: float) -> Grant | Refusal:
+    """One subject by itself."""
+    return reserve([ledger], id.encode(), [subject], draw, now)
+
+
+def used(ledger: Ledger, subject: Subject, now: float) -> list[float]:
+    """Of each bucket."""
+    return list(ledger.levels(subject, now).used)
+
+
+def budget(capacity: float, begins_ms: float, ends_ms: float, unit: Unit = Unit.SPEND) -> Window:
+    """One that may be spent in a window."""
+    return Window("budget", "b", unit, capacity, begins_ms, ends_ms)
+
+
 def test_a_limit_admits_its_burst_and_then_its_rate() -> None:
-    subject, ledger, admitted = caller(rpm=600, burst=20), Ledger(0.0), 0
+    subject, ledger, admitted = caller(rpm=600, burst=20), Ledger(), 0
     for now in range(0, 60_000, 5):
-        admitted += isinstance(ledger.reserve(str(now), subject, Draw(), float(now)), Grant)
+        admitted += isinstance(ask(ledger, str(now), subject, Draw(), float(now)), Grant)
     assert 619 <= admitted <= 620
 
 
+def test_a_limit_by_the_day_holds_a_day_of_its_rate() -> None:
+    subject, ledger = caller(rpd=100, tpd=1_000_000), Ledger()
+    admitted = sum(isinstance(ask(ledger, str(n), subject, Draw(1000.0), 0.0), Grant) for n in range(200))
+    assert admitted == 100
+    refusal = ask(ledger, "late", subject, Draw(), 0.0)
+    assert isinstance(refusal, Refusal) and (refusal.bucket, refusal.wait_ms) == ("requests_per_day", pytest.approx(864_000.0))
+    assert [bucket.name for bucket in subject.buckets] == ["requests_per_day", "tokens_per_day"]
+    assert [rate.limit for rate in subject.buckets if isinstance(rate, Rate)] == [pytest.approx(100.0), pytest.approx(1e6)]
+
+
 def test_a_refusal_takes_nothing_and_names_the_bucket_that_is_short_longest_and_the_wait() -> None:
-    subject, ledger = caller(rpm=2, tpm=1000), Ledger(0.0)
-    assert isinstance(ledger.reserve("a", subject, Draw(900.0), 0.0), Grant)
-    refusal = ledger.reserve("b", subject, Draw(200.0), 0.0)
+    subject, ledger = caller(rpm=2, tpm=1000), Ledger()
+    assert isinstance(ask(ledger, "a", subject, Draw(900.0), 0.0), Grant)
+    refusal = ask(ledger, "b", subject, Draw(200.0), 0.0)
     assert isinstance(refusal, Refusal)
     assert (refusal.bucket, round(refusal.wait_ms)) == ("tokens", 6000)
-    assert refusal.levels == Levels({"requests": 1.0, "tokens": 900.0}, 1, 0)
-    assert isinstance(ledger.reserve("b", subject, Draw(200.0), refusal.wait_ms), Grant)
+    assert refusal.levels == (Levels((1.0, 900.0), 1, 0),)
+    assert isinstance(ask(ledger, "b", subject, Draw(200.0), refusal.wait_ms), Grant)
+
+
+def test_a_key_and_its_tenant_are_asked_together_and_the_refusal_says_whose_limit_it_was() -> None:
+    key, tenant = caller(rpm=5), tenant_subject("acme", {"rpm": 3, "concurrency": 9})
+    assert tenant is not None
+    ledgers = [Ledger(), Ledger()]
+    answers = [reserve(ledgers, b"%d" % n, [key, tenant], Draw(), 0.0) for n in range(4)]
+    refusal = answers[3]
+    assert isinstance(refusal, Refusal) and (refusal.whose, refusal.bucket) == (1, "requests")
+    assert refusal.levels == (Levels((3.0,), 3, 0), Levels((3.0,), 3, 0))
+    assert used(ledgers[0], key, 0.0) == [3.0]  # nothing was taken of the key's either
+    assert key.keys[0].startswith(tenant.keys[0].removesuffix(":u")) and key.keys[0] != tenant.keys[0]
 
 
 def test_settling_gives_back_what_was_not_used_once_and_never_below_zero() -> None:
-    subject, ledger = caller(tpm=1000), Ledger(0.0)
-    ledger.reserve("a", subject, Draw(900.0), 0.0)
-    told = Settlement(refunds={"tokens": 500.0})
-    assert ledger.settle("a", subject, told, 0.0)
-    assert not ledger.settle("a", subject, told, 0.0)
-    assert ledger.levels(subject, 0.0) == Levels({"tokens": 400.0}, 0, 0)
-    ledger.reserve("b", subject, Draw(10.0), 0.0)
-    ledger.settle("b", subject, Settlement(refunds={"tokens": 900.0}), MINUTE)
-    assert ledger.levels(subject, MINUTE).used == {"tokens": 0.0}
+    subject, ledger = caller(tpm=1000), Ledger()
+    ask(ledger, "a", subject, Draw(900.0), 0.0)
+    told = Settlement(Took(1.0, 400.0))
+    assert ledger.settle(b"a", subject, Draw(900.0), told, 0.0)
+    assert not ledger.settle(b"a", subject, Draw(900.0), told, 0.0)
+    assert ledger.levels(subject, 0.0) == Levels((400.0,), 0, 0)
+    ask(ledger, "b", subject, Draw(10.0), 0.0)
+    ledger.settle(b"b", subject, Draw(10.0), Settlement(), MINUTE)
+    assert used(ledger, subject, MINUTE) == [0.0]
 
 
 def test_more_than_was_reserved_is_owed() -> None:
-    subject, ledger = caller(tpm=1000), Ledger(0.0)
-    ledger.reserve("a", subject, Draw(100.0), 0.0)
-    ledger.settle("a", subject, Settlement(refunds={"tokens": -1400.0}), 0.0)
-    refusal = ledger.reserve("b", subject, Draw(100.0), 0.0)
+    subject, ledger = caller(tpm=1000), Ledger()
+    ask(ledger, "a", subject, Draw(100.0), 0.0)
+    ledger.settle(b"a", subject, Draw(100.0), Settlement(Took(1.0, 1500.0)), 0.0)
+    refusal = ask(ledger, "b", subject, Draw(100.0), 0.0)
     assert isinstance(refusal, Refusal) and round(refusal.wait_ms) == 36_000
 
 
 def test_places_among_the_running_are_leases_that_expire_and_can_be_renewed() -> None:
-    subject, ledger = caller(concurrency=2, streams=1), Ledger(0.0)
-    assert isinstance(ledger.reserve("a", subject, Draw(stream=True), 0.0), Grant)
-    second = ledger.reserve("b", subject, Draw(stream=True), 0.0)
+    subject, ledger = caller(concurrency=2, streams=1), Ledger()
+    assert isinstance(ask(ledger, "a", subject, Draw(stream=True), 0.0), Grant)
+    second = ask(ledger, "b", subject, Draw(stream=True), 0.0)
     assert isinstance(second, Refusal) and second.bucket == "streams"
-    assert isinstance(ledger.reserve("b", subject, Draw(), 0.0), Grant)
-    third = ledger.reserve("c", subject, Draw(), 0.0)
+    assert isinstance(ask(ledger, "b", subject, Draw(), 0.0), Grant)
+    third = ask(ledger, "c", subject, Draw(), 0.0)
     assert isinstance(third, Refusal) and third.bucket == "concurrency"
-    ledger.renew(subject, {"a": True, "b": False}, {}, 20_000.0)
-    assert ledger.levels(subject, 40_000.0) == Levels({}, 2, 1)
-    assert ledger.levels(subject, 50_000.0) == Levels({}, 0, 0)
+    ledger.renew(subject, {b"a": True, b"b": False}, (), 20_000.0)
+    assert ledger.levels(subject, 40_000.0) == Levels((), 2, 1)
+    assert ledger.levels(subject, 50_000.0) == Levels((), 0, 0)
+
+
+def test_of_a_bucket_and_a_place_the_longer_wait_is_told() -> None:
+    subject, ledger = caller(rpm=60, burst=1, concurrency=1), Ledger()
+    ask(ledger, "a", subject, Draw(), 0.0)
+    assert [getattr(ask(ledger, "b", subject, Draw(), now), "bucket", "") for now in (0.0, 950.0)] == ["requests", "concurrency"]
 
 
 def test_what_was_used_elsewhere_is_added() -> None:
-    subject, ledger = caller(rpm=10), Ledger(0.0)
-    ledger.renew(subject, {}, {"requests": 4.0}, 0.0)
-    assert ledger.levels(subject, 0.0).used == {"requests": 4.0}
+    subject, ledger = caller(rpm=10), Ledger()
+    ledger.renew(subject, {}, (4.0,), 0.0)
+    assert used(ledger, subject, 0.0) == [4.0]
 
 
 def test_lower_priorities_leave_a_reserve_and_a_large_request_of_theirs_gets_in_when_all_is_drained() -> None:
-    subject, ledger = caller(tpm=1000), Ledger(0.0)
-    ledger.reserve("a", subject, Draw(500.0), 0.0)
-    assert isinstance(ledger.reserve("b", subject, Draw(1.0, priority=Priority.BEST_EFFORT), 0.0), Refusal)
-    assert isinstance(ledger.reserve("c", subject, Draw(300.0, priority=Priority.BACKGROUND), 0.0), Grant)
-    assert isinstance(ledger.reserve("d", subject, Draw(1.0, priority=Priority.BACKGROUND), 0.0), Refusal)
-    assert isinstance(ledger.reserve("e", subject, Draw(200.0), 0.0), Grant)
-    assert isinstance(ledger.reserve("f", subject, Draw(900.0, priority=Priority.BACKGROUND), 2 * MINUTE), Grant)
+    subject, ledger = caller(tpm=1000), Ledger()
+    background, best_effort = RESERVES[Priority.BACKGROUND], RESERVES[Priority.BEST_EFFORT]
+    ask(ledger, "a", subject, Draw(500.0), 0.0)
+    assert isinstance(ask(ledger, "b", subject, Draw(1.0, reserve=best_effort), 0.0), Refusal)
+    assert isinstance(ask(ledger, "c", subject, Draw(300.0, reserve=background), 0.0), Grant)
+    assert isinstance(ask(ledger, "d", subject, Draw(1.0, reserve=background), 0.0), Refusal)
+    assert isinstance(ask(ledger, "e", subject, Draw(200.0), 0.0), Grant)
+    assert isinstance(ask(ledger, "f", subject, Draw(900.0, reserve=background), 2 * MINUTE), Grant)
 
 
 def test_what_a_provider_says_lowers_a_bucket_and_never_raises_it() -> None:
-    subject, ledger = caller(rpm=100), Ledger(0.0)
-    ledger.reserve("a", subject, Draw(), 0.0)
-    ledger.settle("a", subject, Settlement(floors={"requests": 90.0}), 0.0)
-    ledger.settle("a", subject, Settlement(floors={"requests": 10.0}), 0.0)
-    assert ledger.levels(subject, 0.0).used == {"requests": 90.0}
+    subject, ledger = caller(rpm=100), Ledger()
+    ask(ledger, "a", subject, Draw(), 0.0)
+    ledger.settle(b"a", subject, Draw(), Settlement(Took(1.0), floors={"requests": 90.0}), 0.0)
+    ledger.settle(b"a", subject, Draw(), Settlement(floors={"requests": 10.0}), 0.0)
+    assert used(ledger, subject, 0.0) == [90.0]
 
 
 def test_the_longest_cooldown_wins() -> None:
-    subject, ledger = caller(rpm=100), Ledger(0.0)
+    subject, ledger = caller(rpm=100), Ledger()
     for until_ms in (1000.0, 5000.0, 300.0):
-        ledger.settle("a", subject, Settlement(until_ms=until_ms), 0.0)
-    refusal = ledger.reserve("b", subject, Draw(), 1000.0)
+        ledger.settle(b"a", subject, Draw(), Settlement(until_ms=until_ms), 0.0)
+    refusal = ask(ledger, "b", subject, Draw(), 1000.0)
     assert isinstance(refusal, Refusal) and (refusal.bucket, refusal.wait_ms) == ("cooldown", 4000.0)
-    assert not ledger.is_idle(subject, 1000.0)
-    assert ledger.is_idle(subject, 5000.0)
 
 
 def test_an_edited_limit_keeps_what_was_used() -> None:
-    ledger = Ledger(0.0)
+    ledger = Ledger()
     for id in "abc":
-        ledger.reserve(id, caller(rpm=3), Draw(), 0.0)
-    assert isinstance(ledger.reserve("d", caller(rpm=3), Draw(), 0.0), Refusal)
-    assert isinstance(ledger.reserve("d", caller(rpm=4), Draw(), 0.0), Grant)
-    assert isinstance(ledger.reserve("e", caller(rpm=2), Draw(), 0.0), Refusal)
+        ask(ledger, id, caller(rpm=3), Draw(), 0.0)
+    assert isinstance(ask(ledger, "d", caller(rpm=3), Draw(), 0.0), Refusal)
+    assert isinstance(ask(ledger, "d", caller(rpm=4), Draw(), 0.0), Grant)
+    assert isinstance(ask(ledger, "e", caller(rpm=2), Draw(), 0.0), Refusal)
     assert repr(ledger) == "<Ledger {'requests': 4.0} 4 running>"
+
+
+def test_a_window_counts_up_to_its_cap_and_says_when_it_begins_anew() -> None:
+    subject, ledger = key_subject("acme", "k1", {}, [budget(100.0, 1_000.0, 9_000.0)]), Ledger()
+    assert subject is not None
+    assert isinstance(ask(ledger, "a", subject, Draw(spend=80.0), 2_000.0), Grant)
+    refusal = ask(ledger, "b", subject, Draw(spend=30.0), 5_000.0)
+    assert isinstance(refusal, Refusal) and (refusal.bucket, refusal.wait_ms) == ("budget", 4_000.0)
+    ledger.settle(b"a", subject, Draw(spend=80.0), Settlement(Took(1.0, 0.0, 60.0)), 6_000.0)
+    assert used(ledger, subject, 8_000.0) == [60.0]
+    assert isinstance(ask(ledger, "b", subject, Draw(spend=30.0), 8_000.0), Grant)
+
+
+def test_a_window_that_begins_anew_starts_from_nothing_and_what_was_reserved_before_stays_in_the_old_one() -> None:
+    before, after = (key_subject("acme", "k1", {}, [budget(100.0, begins, begins + 1_000.0)]) for begins in (0.0, 1_000.0))
+    assert before is not None and after is not None
+    ledger = Ledger()
+    ask(ledger, "a", before, Draw(spend=80.0), 500.0)
+    assert isinstance(ask(ledger, "b", after, Draw(spend=90.0), 1_001.0), Grant)
+    ledger.settle(b"a", before, Draw(spend=80.0), Settlement(Took(1.0, 0.0, 20.0)), 1_002.0)
+    assert used(ledger, after, 1_003.0) == [90.0]
+    refusal = ask(ledger, "c", before, Draw(spend=80.0), 1_004.0)  # of a router whose clock is behind
+    assert isinstance(refusal, Refusal) and refusal.wait_ms == 1.0
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 2000), st.booleans(), st.floats(0, 30_000)), max_size=40))
 def test_nothing_is_ever_negative_and_nobody_runs_at_rest(steps: list[tuple[str, float, bool, float]]) -> None:
-    subject, ledger, now = caller(rpm=5, tpm=1000, concurrency=3), Ledger(0.0), 0.0
+    subject, ledger, now = caller(rpm=5, tpm=1000, concurrency=3), Ledger(), 0.0
     for id, tokens, settles, later in steps:
         now += later
         if settles:
-            ledger.settle(id, subject, Settlement(refunds={"tokens": tokens, "requests": 1.0}), now)
+            ledger.settle(id.encode(), subject, Draw(tokens), Settlement(), now)
         elif too_large(subject, tokens) is None:
-            ledger.reserve(id, subject, Draw(tokens), now)
+            ask(ledger, id, subject, Draw(tokens), now)
         levels = ledger.levels(subject, now)
-        assert min(levels.used.values()) >= 0 and levels.running <= 3
+        assert min(levels.used) >= 0 and levels.running <= 3
     for id in "abcd":
-        ledger.settle(id, subject, Settlement(), now)
+        ledger.settle(id.encode(), subject, Draw(), Settlement(), now)
     assert ledger.levels(subject, now).running == 0
 
 
@@ -206,37 +285,41 @@ def test_nine_in_ten_answers_stay_below_the_learned_length() -> None:
 
 def test_all_routers_together_have_the_limit() -> None:
     share = share_of(caller(rpm=600, tpm=900, concurrency=10, streams=2), 3)
-    assert [(rate.capacity, rate.per_ms * MINUTE) for rate in share.rates] == [(200.0, pytest.approx(200)), (300.0, pytest.approx(300))]
+    rates = [rate for rate in share.buckets if isinstance(rate, Rate)]
+    assert [(rate.capacity, rate.limit) for rate in rates] == [(200.0, pytest.approx(200)), (300.0, pytest.approx(300))]
     assert (share.concurrency, share.streams) == (3, 1)
     assert share_of(caller(rpm=600), 0) == caller(rpm=600)
+    spending = key_subject("acme", "k1", {}, [budget(90.0, 0.0, 5.0)])
+    assert spending is not None and share_of(spending, 3).buckets == (budget(30.0, 0.0, 5.0),)
 
 
 def test_a_router_goes_on_from_the_level_that_redis_told_last() -> None:
     share = share_of(caller(rpm=600), 3)
-    assert used_at_start(share, Levels({"requests": 600.0}, 0, 0), 30_000.0, 3) == {"requests": pytest.approx(100.0)}
-    assert used_at_start(share, None, 0.0, 3) == {"requests": pytest.approx(160.0)}
+    assert used_at_start(share, (600.0,), 30_000.0, 3) == (pytest.approx(100.0),)
+    assert used_at_start(share, None, 0.0, 3) == (pytest.approx(160.0),)
 
 
 @pytest.mark.parametrize("routers", [1, 2, 3, 10])
-@pytest.mark.parametrize("told", [None, Levels({"requests": 0.0}, 0, 0), Levels({"requests": 600.0}, 0, 0)])
-def test_an_outage_admits_at_most_1_2_times_the_limit(routers: int, told: Levels | None) -> None:
+@pytest.mark.parametrize("told", [None, (0.0,), (600.0,)])
+def test_an_outage_admits_at_most_1_2_times_the_limit(routers: int, told: tuple[float, ...] | None) -> None:
     subject = caller(rpm=600)
     share = share_of(subject, routers)
-    admitted = 0 if told is None else int(told.used["requests"])
-    ledgers = [Ledger(0.0) for _ in range(routers)]
+    admitted = 0 if told is None else int(told[0])
+    ledgers = [Ledger() for _ in range(routers)]
     for ledger in ledgers:
-        ledger.start_at(used_at_start(share, told, 0.0, routers))
+        ledger.start_at(share, used_at_start(share, told, 0.0, routers), 0.0)
     for now in range(0, 60_000, 50):
-        admitted += sum(isinstance(ledger.reserve(str(now), share, Draw(), float(now)), Grant) for ledger in ledgers)
+        admitted += sum(isinstance(ask(ledger, str(now), share, Draw(), float(now)), Grant) for ledger in ledgers)
     minutes_of_limit = 600 + (600 if told is not None else 0)  # told: the bucket, and what drained meanwhile
     assert admitted <= minutes_of_limit * 1.2 + 1
 
 
 def test_when_redis_is_back_it_learns_what_was_used_meanwhile_and_nothing_twice() -> None:
     share = share_of(caller(rpm=600), 2)
-    start = {"requests": 100.0}
-    assert used_meanwhile(share, {"requests": 250.0}, start, 10_000.0) == {"requests": pytest.approx(200.0)}
-    assert used_meanwhile(share, {"requests": 30.0}, start, 0.0) == {"requests": 0.0}
+    assert used_meanwhile(share, (250.0,), (100.0,), 10_000.0) == (pytest.approx(200.0),)
+    assert used_meanwhile(share, (30.0,), (100.0,), 0.0) == (0.0,)
+    spending = key_subject("acme", "k1", {}, [budget(90.0, 0.0, 5.0)])
+    assert spending is not None and used_meanwhile(spending, (80.0,), (30.0,), 10_000.0) == (50.0,)
 
 
 # --- the line ---
@@ -297,7 +380,7 @@ def test_a_full_line_takes_nobody() -> None:
 
 
 def test_a_caller_is_told_its_limits_as_openai_tells_them() -> None:
-    fields = limit_fields(caller(rpm=600, tpm=9000), Levels({"requests": 1.0, "tokens": 1500.5}, 0, 0))
+    fields = limit_fields(caller(rpm=600, tpm=9000), (1.0, 1500.5))
     assert fields.decode().splitlines() == [
         "x-ratelimit-limit-requests: 600",
         "x-ratelimit-remaining-requests: 599",
@@ -314,7 +397,7 @@ def test_durations_are_spelled_as_go_does(ms: float, text: bytes) -> None:
 
 
 def test_a_provider_s_headers_correct_a_bucket_only_where_it_has_less_left() -> None:
-    subject, levels = caller(rpm=100, tpm=1000), Levels({"requests": 10.0, "tokens": 100.0}, 0, 0)
+    subject, levels = caller(rpm=100, tpm=1000), (10.0, 100.0)
     told = {"requests": Quota(500, 90, 1.0), "input_tokens": Quota(None, 300, None)}
     assert floors(subject, told, levels) == {"tokens": 700.0}
     assert floors(subject, {"requests": Quota(100, None, 1.0)}, levels) == {}

@@ -26,10 +26,18 @@ class Estimates:
     def __repr__(self) -> str:
         return f"<Estimates {self._ratio:.2f} bytes per token, {self._output:.0f} tokens of output>"
 
+    def expected(self, body_bytes: int, asked: int | None, most: int | None, choices: int = 1) -> tuple[float, float]:
+        """The best guess for input and for output, without margin."""
+        output = self._output
+        if asked is not None and asked < output:
+            output = asked
+        if most is not None and most < output:
+            output = most
+        return body_bytes / self._ratio, output * choices
+
     def tokens(self, body_bytes: int, asked: int | None, most: int | None, choices: int = 1) -> float:
-        """The best guess for input and output together, without margin."""
-        output = min(self._output, *(float(bound) for bound in (asked, most) if bound is not None), float("inf"))
-        return body_bytes / self._ratio + output * choices
+        """Both together."""
+        return sum(self.expected(body_bytes, asked, most, choices))
 
     def learn(self, body_bytes: int, prompt_tokens: int, completion_tokens: int) -> None:
         """An answer told what it took."""

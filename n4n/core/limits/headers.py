@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from n4n.core.limits.levels import Levels
-from n4n.core.limits.subjects import TOKENS, Rate, Subject
+from n4n.core.limits.subjects import REQUESTS, TOKENS, Rate, Subject
 from n4n.core.quota_headers import Quota
 
+_TOLD = (REQUESTS, TOKENS)  # OpenAI tells these two, by the minute
 
-def limit_fields(subject: Subject, levels: Levels) -> bytes:
-    """Header lines, as OpenAI spells them: `reset` is a duration until the bucket is empty of use again."""
-    return b"".join([_fields(rate, levels.used.get(rate.name, 0.0)) for rate in subject.rates])
+
+def limit_fields(subject: Subject, used: Sequence[float]) -> bytes:
+    """Header lines, as OpenAI spells them: `reset` is a duration until the bucket is empty of use again. `used` by bucket."""
+    return b"".join(
+        [
+            _fields(bucket, level)
+            for bucket, level in zip(subject.buckets, used, strict=False)
+            if isinstance(bucket, Rate) and bucket.name in _TOLD
+        ]
+    )
 
 
 def _fields(rate: Rate, used: float) -> bytes:
-    name = rate.name.encode()
+    name, left = rate.name.encode(), rate.capacity - used
     return b"x-ratelimit-limit-%b: %d\r\nx-ratelimit-remaining-%b: %d\r\nx-ratelimit-reset-%b: %b\r\n" % (
         name,
         rate.per_ms * 60_000 + 0.5,
         name,
-        max(0.0, rate.capacity - used),
+        left if left > 0.0 else 0,
         name,
         duration(used / rate.per_ms),
     )
@@ -33,17 +40,17 @@ def duration(ms: float) -> bytes:
     if whole < 1_000:
         return b"%dms" % whole
     minutes, rest = divmod(whole, 60_000)
-    seconds = f"{rest / 1_000:.3f}".rstrip("0").rstrip(".").encode()
+    seconds = (b"%d.%03d" % divmod(rest, 1_000)).rstrip(b"0").rstrip(b".") if rest % 1_000 else b"%d" % (rest // 1_000)
     return b"%dm%bs" % (minutes, seconds) if minutes else seconds + b"s"
 
 
-def floors(subject: Subject, told: Mapping[str, Quota], expected: Levels) -> dict[str, float]:
-    """What must count as used for each bucket of which the provider has less left than we thought."""
+def floors(subject: Subject, told: Mapping[str, Quota], expected: Sequence[float]) -> dict[str, float]:
+    """What must count as used for each bucket of which the provider has less left than we thought: `expected` used, by bucket."""
     found: dict[str, float] = {}
-    for rate in subject.rates:
-        remaining = _remaining(rate.name, told)
-        if remaining is not None and rate.capacity - remaining > expected.used.get(rate.name, 0.0) + 1.0:
-            found[rate.name] = rate.capacity - remaining
+    for bucket, used in zip(subject.buckets, expected, strict=False):
+        remaining = _remaining(bucket.name, told)
+        if remaining is not None and bucket.capacity - remaining > used + 1.0:
+            found[bucket.name] = bucket.capacity - remaining
     return found
 
 

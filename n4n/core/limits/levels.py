@@ -1,11 +1,11 @@
-"""How full the buckets of one subject are, and who holds its leases: what the Lua scripts of n4n/runtime/limits do, in Python.
+"""How full buckets are, and who holds leases: what the Lua scripts of n4n/runtime/limits do, in Python.
 
-    reserve   all that the draw needs, or nothing; a refusal names the bucket that was short longest, and the wait
+    reserve   all that the draw needs of all subjects, or nothing; a refusal names the bucket that was short longest, whose, and the wait
     settle    by reservation, once: the second time nothing happens. Never below zero
     renew     leases last on; a store that lost them learns them again
     correct   the provider knows better: at least so much is used, and nothing before an instant
 
-Times are milliseconds on one clock; amounts are requests or tokens. A reservation is a lease: who never settles loses the place when it
+Times are milliseconds on one clock, Unix time where there are windows. A reservation is a lease: who never settles loses the place when it
 expires, and what was estimated stays used.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from n4n.core.limits.subjects import Draw, Rate, Subject
+from n4n.core.limits.subjects import NOTHING, Bucket, Draw, Rate, Subject, Took
 
 COOLDOWN, CONCURRENCY, STREAMS = "cooldown", "concurrency", "streams"
 LEASE_MS = 30_000.0
@@ -24,124 +24,141 @@ EPSILON = 1e-6  # of rounding
 
 
 class Levels(msgspec.Struct, frozen=True):
-    """The state after a step: what is used of each bucket, and how many run."""
+    """One subject after a step: what is used of each bucket, in their order, and how many run."""
 
-    used: Mapping[str, float]
+    used: tuple[float, ...]
     running: int
     streams: int
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """All of it is reserved. `levels` include it."""
+    """All of it is reserved. `levels` of each subject include it."""
 
-    id: str
-    levels: Levels
+    levels: tuple[Levels, ...]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Nothing is reserved: `bucket` is short for `wait_ms` at least."""
+    """Nothing is reserved: `bucket` of the subject at `whose` is short for `wait_ms` at least."""
 
     bucket: str
+    whose: int
     wait_ms: float
-    levels: Levels
+    levels: tuple[Levels, ...]
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """What is given back of each bucket (less than 0: more was used than reserved), and what the provider said.
+    """What was taken in the end, and what the provider said: `floors`, so much is used at least of a bucket of the first subject;
 
-    `floors`: so much is used at least. `until_ms`: nothing may be taken for so long from now.
+    `until_ms`, nothing may be taken for so long from now.
     """
 
-    refunds: Mapping[str, float] = {}  # a struct makes its own
-    floors: Mapping[str, float] = {}
+    took: Took = NOTHING
+    floors: Mapping[str, float] = {}  # a struct makes its own
     until_ms: float = 0.0
 
 
 class Ledger:
     """The buckets and leases of one subject. The subject is named with every step: its numbers may change between two."""
 
-    __slots__ = ("_at", "_leases", "_streams", "_until", "_used")
+    __slots__ = ("_kept", "_leases", "_streams", "_until")
 
-    def __init__(self, now: float) -> None:
-        self._used: dict[str, float] = {}
-        self._at, self._until = now, 0.0
-        self._leases: dict[str, float] = {}  # reservation -> when it expires
-        self._streams: dict[str, float] = {}
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[float, float]] = {}  # of each bucket what is used, and as of when; a window: since when
+        self._until = 0.0
+        self._leases: dict[bytes, float] = {}  # reservation -> when it expires
+        self._streams: dict[bytes, float] = {}
 
     def __repr__(self) -> str:
-        return f"<Ledger {self._used} {len(self._leases)} running>"
+        return f"<Ledger { ({name: used for name, (used, _) in self._kept.items()}) } {len(self._leases)} running>"
+
+    def used(self, bucket: Bucket, now: float) -> float:
+        """What is used of it now."""
+        used, mark = self._kept.get(bucket.name, (0.0, now))
+        if isinstance(bucket, Rate):
+            return max(0.0, used - max(0.0, now - mark) * bucket.per_ms)
+        return used if mark >= bucket.begins_ms else 0.0
 
     def levels(self, subject: Subject, now: float) -> Levels:
         """As they are now."""
-        self._pass(subject.rates, now)
-        return Levels(dict(self._used), len(self._leases), len(self._streams))
+        for leases in (self._leases, self._streams):
+            for id in [id for id, until in leases.items() if until <= now]:
+                del leases[id]
+        return Levels(tuple(self.used(bucket, now) for bucket in subject.buckets), len(self._leases), len(self._streams))
 
-    def reserve(self, id: str, subject: Subject, draw: Draw, now: float, lease_ms: float = LEASE_MS) -> Grant | Refusal:
-        """Everything or nothing."""
-        self._pass(subject.rates, now)
-        bucket, wait = self._short(subject, draw, now)
-        if bucket:
-            return Refusal(bucket, wait, Levels(dict(self._used), len(self._leases), len(self._streams)))
-        for rate in subject.rates:
-            self._used[rate.name] = self._used.get(rate.name, 0.0) + draw.amount(rate)
-        self._leases[id] = now + lease_ms
-        if draw.stream:
-            self._streams[id] = now + lease_ms
-        return Grant(id, Levels(dict(self._used), len(self._leases), len(self._streams)))
-
-    def settle(self, id: str, subject: Subject, told: Settlement, now: float) -> bool:
+    def settle(self, id: bytes, subject: Subject, drawn: Draw, told: Settlement, now: float) -> bool:
         """True: the reservation was open. Corrections hold in any case."""
-        self._pass(subject.rates, now)
         was_open = self._leases.pop(id, None) is not None
         self._streams.pop(id, None)
-        for rate in subject.rates:
-            used = self._used.get(rate.name, 0.0)
-            if was_open:
-                used = max(0.0, used - told.refunds.get(rate.name, 0.0))
-            self._used[rate.name] = max(used, told.floors.get(rate.name, 0.0))
+        for bucket in subject.buckets:
+            used = self.used(bucket, now)
+            if was_open and self._counts_still(bucket):
+                used = max(0.0, used - drawn.amount(bucket) + told.took.of(bucket.unit))
+            self._keep(bucket, max(used, told.floors.get(bucket.name, 0.0)), now)
         if told.until_ms:
             self._until = max(self._until, now + told.until_ms)
         return was_open
 
-    def renew(self, subject: Subject, held: Mapping[str, bool], added: Mapping[str, float], now: float, lease_ms: float = LEASE_MS) -> None:
-        """`held`: reservations, and whether each is a stream. `added`: what was used elsewhere meanwhile."""
-        self._pass(subject.rates, now)
+    def renew(self, subject: Subject, held: Mapping[bytes, bool], added: Sequence[float], now: float, lease_ms: float = LEASE_MS) -> None:
+        """`held`: reservations, and whether each is a stream. `added`: what was used elsewhere meanwhile, by bucket; empty: nothing."""
         for id, stream in held.items():
             self._leases[id] = now + lease_ms
             if stream:
                 self._streams[id] = now + lease_ms
-        for rate in subject.rates:
-            self._used[rate.name] = self._used.get(rate.name, 0.0) + added.get(rate.name, 0.0)
+        for bucket, more in zip(subject.buckets, added, strict=False):
+            self._keep(bucket, self.used(bucket, now) + more, now)
 
-    def start_at(self, used: Mapping[str, float]) -> None:
+    def start_at(self, subject: Subject, used: Sequence[float], now: float) -> None:
         """What is known of a subject that was kept elsewhere until now."""
-        self._used = dict(used)
+        for bucket, level in zip(subject.buckets, used, strict=True):
+            self._keep(bucket, level, now)
 
-    def is_idle(self, subject: Subject, now: float) -> bool:
-        """Nothing is used and nobody runs: it may be forgotten."""
-        self._pass(subject.rates, now)
-        return not self._leases and self._until <= now and not any(self._used.get(rate.name, 0.0) for rate in subject.rates)
+    # --- the two halves of `reserve` ---
 
-    def _pass(self, rates: Sequence[Rate], now: float) -> None:
-        past = max(0.0, now - self._at)
-        self._at = max(self._at, now)
-        for rate in rates:
-            self._used[rate.name] = max(0.0, self._used.get(rate.name, 0.0) - past * rate.per_ms)
-        for leases in (self._leases, self._streams):
-            for id in [id for id, until in leases.items() if until <= now]:
-                del leases[id]
-
-    def _short(self, subject: Subject, draw: Draw, now: float) -> tuple[str, float]:
+    def short(self, subject: Subject, draw: Draw, now: float) -> tuple[str, float]:
         """The bucket that is short for longest, and how long; '' and 0: none is."""
         short = (COOLDOWN, self._until - now) if self._until > now else ("", 0.0)
-        for rate in subject.rates:
-            excess = self._used.get(rate.name, 0.0) + draw.amount(rate) - draw.room(rate)
-            if excess > EPSILON and excess / rate.per_ms > short[1]:
-                short = (rate.name, excess / rate.per_ms)
-        if short[0]:
+        for bucket in subject.buckets:
+            excess = self.used(bucket, now) + draw.amount(bucket) - draw.room(bucket)
+            if excess > EPSILON:
+                wait = excess / bucket.per_ms if isinstance(bucket, Rate) else max(1.0, bucket.ends_ms - now)
+                short = (bucket.name, wait) if wait > short[1] else short
+        if short[1] >= PLACE_WAIT_MS:
             return short
         if subject.concurrency is not None and len(self._leases) >= subject.concurrency:
             return CONCURRENCY, PLACE_WAIT_MS
         if draw.stream and subject.streams is not None and len(self._streams) >= subject.streams:
             return STREAMS, PLACE_WAIT_MS
-        return "", 0.0
+        return short
+
+    def take(self, id: bytes, subject: Subject, draw: Draw, now: float, lease_ms: float) -> None:
+        """What was found not to be short."""
+        for bucket in subject.buckets:
+            self._keep(bucket, self.used(bucket, now) + draw.amount(bucket), now)
+        self._leases[id] = now + lease_ms
+        if draw.stream:
+            self._streams[id] = now + lease_ms
+
+    def _keep(self, bucket: Bucket, used: float, now: float) -> None:
+        mark = self._kept.get(bucket.name, (0.0, 0.0))[1]
+        self._kept[bucket.name] = (used, max(mark, now if isinstance(bucket, Rate) else bucket.begins_ms))
+
+    def _counts_still(self, bucket: Bucket) -> bool:
+        """Whether what was taken from it then is still in it: a window may have begun anew."""
+        return isinstance(bucket, Rate) or self._kept.get(bucket.name, (0.0, bucket.begins_ms))[1] == bucket.begins_ms
+
+
+def reserve(
+    ledgers: Sequence[Ledger], id: bytes, subjects: Sequence[Subject], draw: Draw, now: float, lease_ms: float = LEASE_MS
+) -> Grant | Refusal:
+    """Of each subject everything, or of none anything."""
+    bucket, whose, wait_ms = "", 0, 0.0
+    before = tuple([ledger.levels(subject, now) for ledger, subject in zip(ledgers, subjects, strict=True)])
+    for at, (ledger, subject) in enumerate(zip(ledgers, subjects, strict=True)):
+        short, wait = ledger.short(subject, draw, now)
+        if wait > wait_ms:
+            bucket, whose, wait_ms = short, at, wait
+    if bucket:
+        return Refusal(bucket, whose, wait_ms, before)
+    for ledger, subject in zip(ledgers, subjects, strict=True):
+        ledger.take(id, subject, draw, now, lease_ms)
+    return Grant(tuple([ledger.levels(subject, now) for ledger, subject in zip(ledgers, subjects, strict=True)]))

@@ -6,12 +6,11 @@ as it drains: what was used before is not known, and 1.2 times the limit is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from n4n.core.limits.levels import Levels
-from n4n.core.limits.subjects import Rate, Subject
+from n4n.core.limits.subjects import Bucket, Rate, Subject
 
 UNKNOWN_USED = 0.8  # of a bucket that nobody told of
 
@@ -21,21 +20,31 @@ def share_of(subject: Subject, routers: int) -> Subject:
     parts = max(1, routers)
     return replace(
         subject,
-        rates=tuple(Rate(rate.name, rate.capacity / parts, rate.per_ms / parts) for rate in subject.rates),
+        buckets=tuple([_part_of(bucket, parts) for bucket in subject.buckets]),
         concurrency=None if subject.concurrency is None else max(1, subject.concurrency // parts),
         streams=None if subject.streams is None else max(1, subject.streams // parts),
     )
 
 
-def used_at_start(share: Subject, told: Levels | None, age_ms: float, routers: int) -> dict[str, float]:
-    """What counts as used of a share. `told`: the subject's levels as Redis told them last, `age_ms` ago; None: never."""
+def used_at_start(share: Subject, told: Sequence[float] | None, age_ms: float, routers: int) -> tuple[float, ...]:
+    """What counts as used of a share. `told`: of each bucket what Redis said last, `age_ms` ago; None: never."""
     if told is None:
-        return {rate.name: rate.capacity * UNKNOWN_USED for rate in share.rates}
+        return tuple([bucket.capacity * UNKNOWN_USED for bucket in share.buckets])
     parts = max(1, routers)
-    return {rate.name: max(0.0, told.used.get(rate.name, 0.0) / parts - age_ms * rate.per_ms) for rate in share.rates}
+    return tuple([max(0.0, used / parts - _drained(bucket, age_ms)) for bucket, used in zip(share.buckets, told, strict=True)])
 
 
-def used_meanwhile(share: Subject, now_used: Mapping[str, float], start: Mapping[str, float], away_ms: float) -> dict[str, float]:
+def used_meanwhile(share: Subject, now_used: Sequence[float], start: Sequence[float], away_ms: float) -> tuple[float, ...]:
     """What Redis does not know of when it is back: the level here, less what is left there of what it knew when it went."""
-    kept = {rate.name: max(0.0, start.get(rate.name, 0.0) - away_ms * rate.per_ms) for rate in share.rates}
-    return {name: max(0.0, used - kept.get(name, 0.0)) for name, used in now_used.items()}
+    levels = zip(share.buckets, now_used, start, strict=True)
+    return tuple([max(0.0, used - max(0.0, then - _drained(bucket, away_ms))) for bucket, used, then in levels])
+
+
+def _part_of(bucket: Bucket, parts: int) -> Bucket:
+    if isinstance(bucket, Rate):
+        return replace(bucket, capacity=bucket.capacity / parts, per_ms=bucket.per_ms / parts)
+    return replace(bucket, capacity=bucket.capacity / parts)
+
+
+def _drained(bucket: Bucket, ms: float) -> float:
+    return ms * bucket.per_ms if isinstance(bucket, Rate) else 0.0

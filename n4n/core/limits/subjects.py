@@ -1,19 +1,22 @@
-"""Who has a limit, and the buckets that it is made of: a caller's key, or an account at a provider.
+"""Who has a limit, and the buckets that it is made of: a caller's key, its tenant, or an account at a provider.
 
-A bucket drains at its rate and holds one minute of it, unless `burst` says otherwise for requests. What is kept of a bucket is what was
-used, not what is left: so a limit that is edited applies at once and resets nothing.
+Two kinds of bucket. A `Rate` drains all the time and holds one minute or one day of its rate, unless `burst` says otherwise for requests.
+A `Window` counts up to a cap and begins anew at an instant that everybody can name: a budget. What is kept of either is what was used, not
+what is left: so a limit that is edited applies at once and resets nothing.
+
+Subjects that are asked together, all or none, share a hash tag: a key and its tenant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from enum import IntEnum, StrEnum
 from typing import cast
 
 import msgspec
 
-REQUESTS, TOKENS = "requests", "tokens"
-MINUTE_MS = 60_000.0
+REQUESTS, TOKENS, SPEND = "requests", "tokens", "spend"
+MINUTE_MS, DAY_MS = 60_000.0, 86_400_000.0
 
 
 class Priority(StrEnum):
@@ -27,47 +30,123 @@ class Priority(StrEnum):
 RESERVES: Mapping[Priority, float] = {Priority.INTERACTIVE: 0.0, Priority.BACKGROUND: 0.2, Priority.BEST_EFFORT: 0.5}
 
 
+class Unit(IntEnum):
+    """What a bucket counts. Spend is in pico-USD; as everything here it is a float, exact up to 9,007 USD and within 10⁻¹⁵ beyond."""
+
+    REQUESTS = 0
+    TOKENS = 1
+    SPEND = 2
+
+
 class Rate(msgspec.Struct, frozen=True):
-    """A bucket of `capacity`, which drains by `per_ms` each millisecond."""
+    """A bucket of `capacity`, which drains by `per_ms` each millisecond. `code`: one character, under which it is kept."""
 
     name: str
+    code: str
+    unit: Unit
     capacity: float
     per_ms: float
 
+    @property
+    def is_daily(self) -> bool:
+        """Whether its limit is told by the day, not by the minute."""
+        return self.name.endswith("_per_day")
+
+    @property
+    def limit(self) -> float:
+        """What it lets through in its minute or day."""
+        return self.per_ms * (DAY_MS if self.is_daily else MINUTE_MS)
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A counter up to `capacity` from one instant to another, in Unix ms. A later beginning starts it anew, an earlier one does not."""
+
+    name: str
+    code: str
+    unit: Unit
+    capacity: float
+    begins_ms: float
+    ends_ms: float
+
+
+Bucket = Rate | Window
+
 
 class Subject(msgspec.Struct, frozen=True):
-    """One that has limits. `keys` of Redis: the levels of the buckets, leases, leases of streams; they share a hash tag. None: no limit."""
+    """One that has limits. `keys` of Redis: the levels of the buckets, leases, leases of streams. None: no limit.
+
+    `whose`: what it is, in words for an error. Of one subject no two buckets have the same name or code.
+    """
 
     name: str
     keys: tuple[str, str, str]
-    rates: tuple[Rate, ...]
+    buckets: tuple[Bucket, ...]
     concurrency: int | None = None
     streams: int | None = None
+    whose: str = "API key"
 
-    def rate(self, name: str) -> Rate | None:
+    def bucket(self, name: str) -> Bucket | None:
         """The bucket of that name; None: not limited."""
-        return next((rate for rate in self.rates if rate.name == name), None)
+        return next((bucket for bucket in self.buckets if bucket.name == name), None)
 
 
 class Draw(msgspec.Struct, frozen=True):
-    """What one attempt takes: a request, so many tokens, a place among those running, and among streams if it is one."""
+    """What one attempt takes: a request, so many tokens and pico-USD, a place among those running, and among streams if it is one.
+
+    `reserve`: the share of every rate that it leaves to those before it.
+    """
 
     tokens: float = 0.0
     stream: bool = False
-    priority: Priority = Priority.INTERACTIVE
+    reserve: float = 0.0
+    spend: float = 0.0
 
-    def amount(self, rate: Rate) -> float:
-        """From that bucket. Tokens are an estimate: a margin alone never makes a request larger than the bucket."""
-        return min(self.tokens, rate.capacity) if rate.name == TOKENS else 1.0
+    def of(self, unit: Unit) -> float:
+        """How much, as it was estimated."""
+        return self.tokens if unit is Unit.TOKENS else self.spend if unit is Unit.SPEND else 1.0
 
-    def room(self, rate: Rate, reserves: Mapping[Priority, float] = RESERVES) -> float:
+    def amount(self, bucket: Bucket) -> float:
+        """From that bucket. Estimates have a margin, which alone never makes a request larger than a rate's bucket."""
+        amount = self.of(bucket.unit)
+        return min(amount, bucket.capacity) if isinstance(bucket, Rate) else amount
+
+    def room(self, bucket: Bucket) -> float:
         """How full the bucket may be afterwards. Lower priorities leave a reserve, but what needs more gets in once all is drained."""
-        return max(rate.capacity * (1.0 - reserves[self.priority]), self.amount(rate))
+        return max(bucket.capacity * (1.0 - self.reserve), self.amount(bucket)) if isinstance(bucket, Rate) else bucket.capacity
 
 
-def caller_subject(tenant: str, public_id: str, limits: Mapping[str, int]) -> Subject | None:
-    """An API key; None: it has no limits."""
-    return _subject(public_id, f"n4n:{{t:{_plain(tenant)}}}:{public_id}", limits) if limits else None
+class Took(msgspec.Struct, frozen=True):
+    """What a request took in the end, in the units of a draw."""
+
+    requests: float = 0.0
+    tokens: float = 0.0
+    spend: float = 0.0
+
+    def of(self, unit: Unit) -> float:
+        """How much of it."""
+        return self.tokens if unit is Unit.TOKENS else self.spend if unit is Unit.SPEND else self.requests
+
+
+NOTHING = Took()
+
+
+# name of a bucket, its code, its unit, the limit's name, and the time that the limit is told by
+_RATES = (
+    (REQUESTS, "r", Unit.REQUESTS, "rpm", MINUTE_MS),
+    (TOKENS, "t", Unit.TOKENS, "tpm", MINUTE_MS),
+    ("requests_per_day", "R", Unit.REQUESTS, "rpd", DAY_MS),
+    ("tokens_per_day", "T", Unit.TOKENS, "tpd", DAY_MS),
+)
+
+
+def key_subject(tenant: str, public_id: str, limits: Mapping[str, int], budgets: Sequence[Bucket] = ()) -> Subject | None:
+    """An API key; None: it has no limits and no budgets."""
+    return _subject(public_id, f"{_tag(tenant)}:{public_id}", limits, budgets) if limits or budgets else None
+
+
+def tenant_subject(tenant: str, limits: Mapping[str, int], budgets: Sequence[Bucket] = ()) -> Subject | None:
+    """All keys of a tenant together; None: they have no limits and no budgets."""
+    return _subject(tenant, _tag(tenant), limits, budgets, whose="tenant") if limits or budgets else None
 
 
 def account_subject(account: str, upstream_model: str, limits: Mapping[str, object]) -> Subject | None:
@@ -76,23 +155,29 @@ def account_subject(account: str, upstream_model: str, limits: Mapping[str, obje
     if not numbers:
         return None
     tag = f"n4n:{{a:{account}}}"
-    return _subject(account, tag if limits.get("scope") == "shared" else f"{tag}:{_plain(upstream_model)}", numbers)
+    return _subject(account, tag if limits.get("scope") == "shared" else f"{tag}:{_plain(upstream_model)}", numbers, whose="account")
 
 
 def too_large(subject: Subject, tokens: float) -> Rate | None:
     """The bucket that could not hold so many tokens even if it were empty; None: it fits."""
-    rate = subject.rate(TOKENS)
-    return rate if rate is not None and tokens > rate.capacity else None
+    for bucket in subject.buckets:
+        if isinstance(bucket, Rate) and bucket.unit is Unit.TOKENS and tokens > bucket.capacity:
+            return bucket
+    return None
 
 
-def _subject(name: str, prefix: str, limits: Mapping[str, int]) -> Subject:
-    rates = []
-    if "rpm" in limits:
-        rates.append(Rate(REQUESTS, float(limits.get("burst", limits["rpm"])), limits["rpm"] / MINUTE_MS))
-    if "tpm" in limits:
-        rates.append(Rate(TOKENS, float(limits["tpm"]), limits["tpm"] / MINUTE_MS))
-    keys = (f"{prefix}:b", f"{prefix}:l", f"{prefix}:s")
-    return Subject(name, keys, tuple(rates), limits.get("concurrency"), limits.get("streams"))
+def _subject(name: str, prefix: str, limits: Mapping[str, int], budgets: Sequence[Bucket] = (), *, whose: str = "API key") -> Subject:
+    rates: list[Bucket] = []
+    for bucket, code, unit, told_as, span_ms in _RATES:
+        if told_as in limits:
+            holds = limits.get("burst", limits["rpm"]) if told_as == "rpm" else limits[told_as]
+            rates.append(Rate(bucket, code, unit, float(holds), limits[told_as] / span_ms))
+    keys = (f"{prefix}:u", f"{prefix}:l", f"{prefix}:s")
+    return Subject(name, keys, (*rates, *budgets), limits.get("concurrency"), limits.get("streams"), whose)
+
+
+def _tag(tenant: str) -> str:
+    return f"n4n:{{t:{_plain(tenant)}}}"
 
 
 def _plain(name: str) -> str:

@@ -1,6 +1,6 @@
 """`Limits`: what requests reserve and settle, in Redis or, while that is away, in this router's share of every limit.
 
-One round trip for all subjects of an attempt; a settlement is sent and not waited for. Whatever Redis does, a caller has its answer within
+One round trip for all that an attempt needs; a settlement is sent and not waited for. Whatever Redis does, a caller has its answer within
 the store's deadline and no request fails for want of it. When Redis is back, it first learns what was used and who runs, in the same write
 as the next reservation, so that nobody sees buckets that are emptier than they are.
 """
@@ -8,35 +8,45 @@ as the next reservation, so that nobody sees buckets that are emptier than they 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from n4n.core.breaker import Breaker
 from n4n.core.errors import StoreUnavailable
-from n4n.core.limits.levels import LEASE_MS, Grant, Ledger, Levels, Refusal, Settlement
+from n4n.core.limits.levels import LEASE_MS, Grant, Ledger, Levels, Refusal, Settlement, reserve
 from n4n.core.limits.shares import share_of, used_at_start, used_meanwhile
 from n4n.core.limits.subjects import Draw, Rate, Subject
 from n4n.runtime.limits import scripts
+from n4n.runtime.limits.packed import Known, Party
 from n4n.runtime.stores import Command, Outcome, Store
 
 RENEW_MS = LEASE_MS / 3
 LOOK_S = 0.25  # how far behind a router may be on what others know to be cooling
 ALIVE_MS = 5_000.0  # a router that said nothing for so long is not counted
 LINGER_S = 0.003  # a settlement waits so long for a reservation to go along with: two writes and two replies in one
-MOST_KNOWN = 20_000  # subjects whose last level is remembered
+_NOTHING_TAKEN = Settlement()
 
 
 class Reservation(msgspec.Struct, eq=False):
-    """What one attempt holds of one subject until it is settled. `amounts` by bucket; `levels` as they were with it."""
+    """What one attempt holds of a party until it is settled. `numbers`: what it was answered; `renewed_ms` on the router's clock."""
 
-    id: str
-    subject: Subject
-    stream: bool
-    amounts: dict[str, float]
-    levels: Levels
+    id: bytes
+    party: Party
+    draw: Draw
+    numbers: tuple[float, ...]
     renewed_ms: float
     is_open: bool = True
+
+    def used(self, at: int = 0) -> tuple[float, ...]:
+        """Of each bucket of one of the subjects, with this reservation."""
+        return self.party.used(self.numbers, at)
+
+    def levels(self) -> tuple[Levels, ...]:
+        """The subjects as they were with it."""
+        return self.party.levels(self.numbers)
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -52,7 +62,7 @@ class _Away(msgspec.Struct):
     subject: Subject
     share: Subject
     ledger: Ledger
-    start: dict[str, float]
+    start: tuple[float, ...]
     since_ms: float
     routers: int
 
@@ -68,12 +78,14 @@ class Limits:
         clock: Callable[[], float],
         others: Callable[[Sight], None] = lambda _: None,
         routers: int = 1,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._router, self._clock, self._others = store, router, clock, others
+        self._epoch_ms = (wall() - clock()) * 1000  # windows begin and end in Unix time
         self.routers = routers  # that live, as Redis knew last
-        self._told: dict[str, tuple[Levels, float]] = {}
+        self._knowns: WeakValueDictionary[str, Known] = WeakValueDictionary()
         self._away: dict[str, _Away] = {}
-        self._held: dict[tuple[str, str], Reservation] = {}  # those renewed longest ago come first
+        self._held: dict[Reservation, None] = {}  # those renewed longest ago come first
         self._announced: dict[str, float] = {}
         self._seen: dict[str, float] = {}
         self._wake = asyncio.Event()
@@ -89,60 +101,54 @@ class Limits:
         """Reservations that are not settled."""
         return len(self._held)
 
-    def left(self, subject: Subject) -> float:
-        """The share of its tightest bucket that is left, as far as this router knows; 1: it knows nothing."""
-        told = self._told.get(subject.keys[0])
-        if told is None:
-            return 1.0
-        levels, at = told
-        past = self._now() - at
-        return min((_left(rate, levels.used.get(rate.name, 0.0) - past * rate.per_ms) for rate in subject.rates), default=1.0)
+    def party(self, *subjects: Subject) -> Party:
+        """Subjects of one hash tag that are asked together. Worth keeping for as long as their numbers stand."""
+        return Party(subjects, [self._known(subject) for subject in subjects])
 
-    async def reserve(self, id: str, asks: Sequence[tuple[Subject, Draw]]) -> list[Reservation | Refusal]:
-        """Each subject by itself: everything it needs or nothing. In the order of `asks`; a grant beside a refusal is still held."""
+    def left(self, party: Party) -> float:
+        """The share of the first subject's tightest bucket that is left, as far as this router knows; 1: it knows nothing."""
+        known = party.knowns[0]
+        if known.used is None:
+            return 1.0
+        past = self._now() - known.at_ms
+        levels = zip(party.subjects[0].buckets, known.used, strict=False)
+        return min(
+            [_left(bucket.capacity, used - (past * bucket.per_ms if isinstance(bucket, Rate) else 0.0)) for bucket, used in levels],
+            default=1.0,
+        )
+
+    async def reserve(self, id: bytes, asks: Sequence[tuple[Party, Draw]]) -> list[Reservation | Refusal]:
+        """Each party by itself: everything it needs or nothing. In the order of `asks`; a grant beside a refusal is still held."""
         if self._store.state is not Breaker.CLOSED:
-            return [self._reserved_here(id, subject, draw) for subject, draw in asks]
+            return [self._reserved_here(id, party, draw) for party, draw in asks]
         if self._away:
             self._return()
         if self._lingering:
             self._send()
         try:
-            outcomes = await self._outcomes([scripts.reserve(id, subject, draw) for subject, draw in asks])
+            outcomes = await self._outcomes([scripts.reserve(id, party, draw) for party, draw in asks])
         except asyncio.CancelledError:
-            for subject, draw in asks:  # nobody is left to hold what Redis granted
-                self._linger(scripts.settle(id, subject, _all_of(subject, draw)))
+            for party, draw in asks:  # nobody is left to hold what Redis granted
+                self._linger(scripts.settle(id, party, draw, _NOTHING_TAKEN))
             raise
         now = self._now()
-        found: list[Reservation | Refusal] = []
-        for (subject, draw), outcome in zip(asks, outcomes, strict=True):
-            try:
-                if isinstance(outcome, StoreUnavailable):
-                    raise outcome
-                answer = scripts.reserved(id, subject, outcome)
-            except StoreUnavailable:
-                self._store.post(scripts.settle(id, subject, _all_of(subject, draw)))  # it may have run
-                found.append(self._reserved_here(id, subject, draw))
-                continue
-            self._remember(subject, answer.levels, now)
-            found.append(self._holding(answer, subject, draw, now) if isinstance(answer, Grant) else answer)
-        return found
+        return [self._answered(id, party, draw, outcome, now) for (party, draw), outcome in zip(asks, outcomes, strict=True)]
 
     def settle(self, reservation: Reservation, told: Settlement) -> None:
         """Once; not waited for. What is lost on the way expires."""
         if not reservation.is_open:
             return
         reservation.is_open = False
-        subject = reservation.subject
-        self._held.pop((subject.keys[0], reservation.id), None)
-        away = self._away.get(subject.keys[0])
-        if away is not None:
-            away.ledger.settle(reservation.id, away.share, _part_of(told, away), self._now())
+        del self._held[reservation]
+        party = reservation.party
+        if self._away and any(subject.keys[0] in self._away for subject in party.subjects):
+            self._settled_here(reservation, told)
         else:
-            self._linger(scripts.settle(reservation.id, subject, told))
+            self._linger(scripts.settle(reservation.id, party, reservation.draw, told))
 
     def give_back(self, reservation: Reservation) -> None:
         """It was not used at all."""
-        self.settle(reservation, Settlement(refunds=reservation.amounts))
+        self.settle(reservation, _NOTHING_TAKEN)
 
     def announce(self, name: str, seconds: float) -> None:
         """All routers learn of a cooldown; of several the longest wins."""
@@ -173,13 +179,13 @@ class Limits:
             return
         if self._away:
             self._return()
-        now, due = self._now(), dict[str, list[Reservation]]()
-        for reservation in self._held.values():
+        now, due = self._now(), dict[Party, list[Reservation]]()
+        for reservation in self._held:
             if now - reservation.renewed_ms < RENEW_MS:
                 break
-            due.setdefault(reservation.subject.keys[0], []).append(reservation)
-        for group in due.values():
-            self._renewed(group[0].subject, group, {}, now)
+            due.setdefault(reservation.party, []).append(reservation)
+        for party, group in due.items():
+            self._renewed(party, group, (), now)
 
     async def look(self) -> None:
         """Tells the others what is new here and hears what is new there. While Redis is away nothing is heard and nothing forgotten."""
@@ -195,59 +201,90 @@ class Limits:
                 self._others(Sight(name, ms / 1000))
         self._seen = {name: until for name, (until, _) in cooling.items()}
 
-    async def _outcomes(self, commands: Sequence[Command]) -> list[Outcome]:
+    async def _outcomes(self, commands: Sequence[Command]) -> Sequence[Outcome]:
         if len(commands) > 1:
             return await self._store.pipeline(commands)
         try:
-            return [await self._store.command(commands[0])]  # costs less than a pipeline of one
+            return (await self._store.command(commands[0]),)  # costs less than a pipeline of one
         except StoreUnavailable as error:
-            return [error]
+            return (error,)
+
+    def _answered(self, id: bytes, party: Party, draw: Draw, outcome: Outcome, now: float) -> Reservation | Refusal:
+        try:
+            if isinstance(outcome, StoreUnavailable):
+                raise outcome
+            numbers = party.read(outcome, id)
+        except StoreUnavailable:
+            self._store.post(scripts.settle(id, party, draw, _NOTHING_TAKEN))  # it may have run
+            return self._reserved_here(id, party, draw)
+        party.note(numbers, now)
+        return party.refusal(numbers) if numbers[0] else self._holding(id, party, draw, numbers, now)
 
     # --- here, while Redis is away ---
 
-    def _reserved_here(self, id: str, subject: Subject, draw: Draw) -> Reservation | Refusal:
+    def _reserved_here(self, id: bytes, party: Party, draw: Draw) -> Reservation | Refusal:
         self.fallbacks += 1
         now = self._now()
+        aways = [self._away_of(subject, now) for subject in party.subjects]
+        answer = reserve([one.ledger for one in aways], id, [one.share for one in aways], draw, now)
+        if isinstance(answer, Refusal):
+            return answer
+        return self._holding(id, party, draw, _numbers(answer, now), now)
+
+    def _settled_here(self, reservation: Reservation, told: Settlement) -> None:
+        now, first = self._now(), True
+        for subject in reservation.party.subjects:
+            away = self._away_of(subject, now)
+            part = _part_of(told, away.routers) if first else Settlement(told.took)
+            away.ledger.settle(reservation.id, away.share, reservation.draw, part, now)
+            first = False
+
+    def _away_of(self, subject: Subject, now: float) -> _Away:
         away = self._away.get(subject.keys[0])
         if away is None:
             away = self._away[subject.keys[0]] = self._left(subject, now)
         elif away.subject is not subject:
+            if away.subject.buckets != subject.buckets:
+                away.start = _matched(away, subject)
             away.subject, away.share = subject, share_of(subject, away.routers)
-        answer = away.ledger.reserve(id, away.share, draw, now)
-        return self._holding(answer, subject, draw, now) if isinstance(answer, Grant) else answer
+        return away
 
     def _left(self, subject: Subject, now: float) -> _Away:
-        told, routers = self._told.get(subject.keys[0]), self.routers
-        share, ledger = share_of(subject, routers), Ledger(now)
-        start = used_at_start(share, None if told is None else told[0], 0.0 if told is None else now - told[1], routers)
-        ledger.start_at(start)
-        running = {one.id: one.stream for (key, _), one in self._held.items() if key == subject.keys[0]}
-        ledger.renew(share, running, {}, now)
+        known, routers = self._knowns.get(subject.keys[0]), self.routers
+        share, ledger = share_of(subject, routers), Ledger()
+        told = None if known is None or known.used is None or len(known.used) != len(share.buckets) else known.used
+        start = used_at_start(share, told, 0.0 if known is None else now - known.at_ms, routers)
+        ledger.start_at(share, start, now)
+        ledger.renew(share, {one.id: one.draw.stream for one in self._holders(subject)}, (), now)
         return _Away(subject, share, ledger, start, now, routers)
 
     def _return(self) -> None:
         """Redis is back: it learns what happened, before anything else is asked of it."""
         self._send()
         now, back, self._away = self._now(), self._away, {}
-        by_subject: dict[str, list[Reservation]] = {}
-        for (key, _), reservation in self._held.items():
-            if key in back:
-                by_subject.setdefault(key, []).append(reservation)
-        for key, away in back.items():
+        for away in back.values():
             used = away.ledger.levels(away.share, now).used
-            self._renewed(away.subject, by_subject.get(key, []), used_meanwhile(away.share, used, away.start, now - away.since_ms), now)
+            added = used_meanwhile(away.share, used, away.start, now - away.since_ms)
+            self._renewed(self.party(away.subject), self._holders(away.subject), added, now)
 
-    def _renewed(self, subject: Subject, group: Sequence[Reservation], added: dict[str, float], now: float) -> None:
-        self._store.post(scripts.renew(subject, {one.id: one.stream for one in group}, added))
+    def _holders(self, subject: Subject) -> list[Reservation]:
+        """Those whose leases are kept with this subject."""
+        key, counts = subject.keys[0], subject.concurrency is not None or subject.streams is not None
+        return [
+            one for one in self._held if one.party.name == key or (counts and any(key == other.keys[0] for other in one.party.subjects))
+        ]
+
+    def _renewed(self, party: Party, group: Sequence[Reservation], added: Sequence[float], now: float) -> None:
+        self._store.post(scripts.renew(party, {one.id: one.draw.stream for one in group}, added))
         for one in group:
             one.renewed_ms = now
-            key = (subject.keys[0], one.id)
-            self._held[key] = self._held.pop(key)
+            del self._held[one]
+            self._held[one] = None
 
     # --- what is sent and not waited for ---
 
     def _linger(self, command: Command) -> None:
-        if not self._lingering and self._timer is None:
+        if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._rang)
         self._lingering.append(command)
 
@@ -262,29 +299,37 @@ class Limits:
 
     # --- what is remembered ---
 
-    def _holding(self, grant: Grant, subject: Subject, draw: Draw, now: float) -> Reservation:
-        amounts = {rate.name: draw.amount(rate) for rate in subject.rates}
-        held = Reservation(grant.id, subject, draw.stream, amounts, grant.levels, now)
-        self._held[(subject.keys[0], grant.id)] = held
+    def _holding(self, id: bytes, party: Party, draw: Draw, numbers: tuple[float, ...], now: float) -> Reservation:
+        held = Reservation(id, party, draw, numbers, now)
+        self._held[held] = None
         return held
 
-    def _remember(self, subject: Subject, levels: Levels, now: float) -> None:
-        if len(self._told) >= MOST_KNOWN and subject.keys[0] not in self._told:
-            self._told.pop(next(iter(self._told)))
-        self._told[subject.keys[0]] = (levels, now)
+    def _known(self, subject: Subject) -> Known:
+        known = self._knowns.get(subject.keys[0])
+        if known is None:
+            known = self._knowns[subject.keys[0]] = Known()
+        return known
 
     def _now(self) -> float:
-        return self._clock() * 1000
+        """Unix time in ms, from the monotonic clock."""
+        return self._clock() * 1000 + self._epoch_ms
 
 
-def _left(rate: Rate, used: float) -> float:
-    return min(1.0, max(0.0, 1.0 - used / rate.capacity))
+def _left(capacity: float, used: float) -> float:
+    return min(1.0, max(0.0, 1.0 - used / capacity))
 
 
-def _all_of(subject: Subject, draw: Draw) -> Settlement:
-    return Settlement(refunds={rate.name: draw.amount(rate) for rate in subject.rates})
+def _numbers(grant: Grant, now: float) -> tuple[float, ...]:
+    """A grant as Redis would have told it."""
+    return (0.0, 0.0, 0.0, now, *[number for one in grant.levels for number in (one.running, one.streams, *one.used)])
 
 
-def _part_of(told: Settlement, away: _Away) -> Settlement:
+def _part_of(told: Settlement, routers: int) -> Settlement:
     """What a provider says of the whole, as this router's part of it."""
-    return Settlement(told.refunds, {name: floor / away.routers for name, floor in told.floors.items()}, told.until_ms)
+    return Settlement(told.took, {name: floor / routers for name, floor in told.floors.items()}, told.until_ms)
+
+
+def _matched(away: _Away, subject: Subject) -> tuple[float, ...]:
+    """What a subject with other buckets than before began with, as far as it had them then."""
+    before = dict(zip([bucket.name for bucket in away.subject.buckets], away.start, strict=True))
+    return tuple([before.get(bucket.name, 0.0) for bucket in subject.buckets])

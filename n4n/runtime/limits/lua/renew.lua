@@ -1,32 +1,48 @@
 -- Lets leases last on, those too that a restarted server lost, and adds what was used while it was away.
--- KEYS as in reserve.lua. ARGV: lease in ms, number of buckets; of each bucket its name, what is added, what drains per ms;
+-- KEYS and levels as in reserve.lua, of one subject or several. ARGV: the subjects, lease in ms, what is added to each bucket ('': nothing);
 -- then of each reservation its name and 1 for a stream. Answers Redis' time in ms.
 local t = redis.call('TIME')
-local now = t[1] * 1000 + t[2] / 1000
-local lease_ms, last = tonumber(ARGV[1]), 2 + 3 * tonumber(ARGV[2])
-local kept, level, adds = redis.call('HGETALL', KEYS[1]), {}, false
-for i = 1, #kept, 2 do level[kept[i]] = tonumber(kept[i + 1]) end
-local at = level['@'] or now
-local past, after, full_ms = math.max(0, now - at), {'@', string.format('%.17g', math.max(at, now))}, 0
-for i = 3, last, 3 do
-  local added, per_ms = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
-  local used = math.max(0, (level[ARGV[i]] or 0) - past * per_ms) + added
-  adds = adds or added > 0
-  after[#after + 1] = ARGV[i]
-  after[#after + 1] = string.format('%.17g', used)
-  full_ms = math.max(full_ms, used / per_ms)
-end
-if adds then
-  redis.call('HSET', KEYS[1], unpack(after))
-  redis.call('PEXPIRE', KEYS[1], math.ceil(math.max(full_ms, (level['!'] or 0) - now)) + 1000)
-end
+local now, lease_ms, at, from = t[1] * 1000 + t[2] / 1000, tonumber(ARGV[2]), 1, 1
 local until_ms = string.format('%.17g', now + lease_ms)
-for i = last + 1, #ARGV, 2 do
-  redis.call('ZADD', KEYS[2], until_ms, ARGV[i])
-  redis.call('PEXPIRE', KEYS[2], math.ceil(lease_ms))
-  if ARGV[i + 1] == '1' then
-    redis.call('ZADD', KEYS[3], until_ms, ARGV[i])
-    redis.call('PEXPIRE', KEYS[3], math.ceil(lease_ms))
+for s = 1, #KEYS / 3 do
+  local count, most, most_streams, leases
+  count, most, most_streams, leases, at = struct.unpack('<dddd', ARGV[1], at)
+  if ARGV[3] ~= '' and count > 0 then
+    local kept, level, mark = redis.call('GET', KEYS[3 * s - 2]) or '', {}, {}
+    for i = 1, #kept, 17 do
+      local code, used, as_of = struct.unpack('<c1dd', kept, i)
+      level[code], mark[code] = used, as_of
+    end
+    local fields, full = {}, 0
+    for b = 1, count do
+      local code, unit, window, capacity, pace, ends, added
+      code, unit, window, capacity, pace, ends, at = struct.unpack('<c1ddddd', ARGV[1], at)
+      added, from = struct.unpack('<d', ARGV[3], from)
+      local used, as_of = level[code] or 0, mark[code] or now
+      if window == 0 then
+        used, as_of = math.max(0, used - math.max(0, now - as_of) * pace) + added, math.max(as_of, now)
+      else
+        if not mark[code] or as_of < pace then used, as_of = 0, pace end
+        used = used + added
+      end
+      full = math.max(full, window == 0 and used / pace or ends - now)
+      fields[b], mark[code] = struct.pack('<c1dd', code, used, as_of), nil
+    end
+    if mark['!'] then full = math.max(full, mark['!'] - now) end
+    for code, as_of in pairs(mark) do fields[#fields + 1] = struct.pack('<c1dd', code, level[code], as_of) end
+    redis.call('SET', KEYS[3 * s - 2], table.concat(fields), 'PX', math.ceil(full) + 1000)
+  else
+    at = at + 41 * count
+  end
+  if leases == 1 then
+    for i = 4, #ARGV, 2 do
+      redis.call('ZADD', KEYS[3 * s - 1], until_ms, ARGV[i])
+      redis.call('PEXPIRE', KEYS[3 * s - 1], math.ceil(lease_ms))
+      if ARGV[i + 1] == '1' then
+        redis.call('ZADD', KEYS[3 * s], until_ms, ARGV[i])
+        redis.call('PEXPIRE', KEYS[3 * s], math.ceil(lease_ms))
+      end
+    end
   end
 end
 return string.format('%.17g', now)

@@ -1,52 +1,81 @@
--- Reserves everything a draw needs from one subject, or nothing. n4n/core/limits/levels.py does the same in Python.
--- KEYS: levels, leases, leases of streams. ARGV: reservation, lease in ms, most running, most streams (-1: no limit), 1 for a stream;
--- then of each bucket its name, the amount, how full it may be, and what drains per ms.
--- Answers {reservation, bucket that is short or '', wait in ms, running, streams, Redis' time in ms, used of each bucket}.
+-- Reserves everything a draw needs of all subjects, or nothing. n4n/core/limits/levels.py does the same in Python.
+-- KEYS: of each subject its levels, leases, leases of streams. ARGV: the subjects, the reservation, what is drawn (n4n/runtime/limits/packed.py).
+-- Levels are 17 bytes for each bucket: its code, what is used, and as of when; of a window, since when; of '!', until when nothing may be taken.
+-- Answers the reservation and numbers: who is short (0: nobody), of which bucket, for how long, Redis' time; of each subject running, streams, used.
 local t = redis.call('TIME')
-local now = t[1] * 1000 + t[2] / 1000
-local lease_ms, most, most_streams, stream = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
-local kept, level = redis.call('HGETALL', KEYS[1]), {}
-for i = 1, #kept, 2 do level[kept[i]] = tonumber(kept[i + 1]) end
-local at = level['@'] or now
-local past, bucket, wait = math.max(0, now - at), '', 0
-if (level['!'] or 0) > now then bucket, wait = 'cooldown', level['!'] - now end
-local before, after, full_ms = {}, {'@', string.format('%.17g', math.max(at, now))}, 0
-for i = 6, #ARGV, 4 do
-  local amount, room, per_ms = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local used = math.max(0, (level[ARGV[i]] or 0) - past * per_ms)
-  local excess = used + amount - room
-  if excess > 1e-6 and excess / per_ms > wait then bucket, wait = ARGV[i], excess / per_ms end
-  before[#before + 1] = string.format('%.17g', used)
-  after[#after + 1] = ARGV[i]
-  after[#after + 1] = string.format('%.17g', used + amount)
-  full_ms = math.max(full_ms, (used + amount) / per_ms)
+local now, id = t[1] * 1000 + t[2] / 1000, ARGV[2]
+local one, tokens, spend, reserve, stream, lease = struct.unpack('<dddddd', ARGV[3])
+local drawn, at, whose, short, wait = {one, tokens, spend}, 1, 0, 0, 0
+local told, taken, after, full_ms, leased = {}, {}, {}, {}, {}
+for s = 1, #KEYS / 3 do
+  local count, most, most_streams, leases
+  count, most, most_streams, leases, at = struct.unpack('<dddd', ARGV[1], at)
+  local kept, level, mark = redis.call('GET', KEYS[3 * s - 2]) or '', {}, {}
+  for i = 1, #kept, 17 do
+    local code, used, as_of = struct.unpack('<c1dd', kept, i)
+    level[code], mark[code] = used, as_of
+  end
+  local fields, full, n = {}, 0, #told + 2
+  told[n - 1], told[n], taken[n - 1], taken[n] = 0, 0, 0, 0
+  if mark['!'] and mark['!'] > now then
+    full = mark['!'] - now
+    if full > wait then whose, short, wait = s, -1, full end
+  else
+    mark['!'] = nil
+  end
+  for b = 1, count do
+    local code, unit, window, capacity, pace, ends
+    code, unit, window, capacity, pace, ends, at = struct.unpack('<c1ddddd', ARGV[1], at)
+    local amount, used, as_of, lacks = drawn[unit + 1], level[code] or 0, mark[code] or now, 0
+    if window == 0 then
+      amount = math.min(amount, capacity)
+      used = math.max(0, used - math.max(0, now - as_of) * pace)
+      as_of = math.max(as_of, now)
+      local excess = used + amount - math.max(capacity * (1 - reserve), amount)
+      if excess > 1e-6 then lacks = excess / pace end
+      full = math.max(full, (used + amount) / pace)
+    else
+      if not mark[code] or as_of < pace then used, as_of = 0, pace end
+      if used + amount - capacity > 1e-6 then lacks = math.max(1, ends - now) end
+      full = math.max(full, ends - now)
+    end
+    if lacks > wait then whose, short, wait = s, b, lacks end
+    fields[b] = struct.pack('<c1dd', code, used + amount, as_of)
+    told[n + b], taken[n + b], mark[code] = used, amount, nil
+  end
+  if count > 0 then
+    for code, as_of in pairs(mark) do fields[#fields + 1] = struct.pack('<c1dd', code, level[code], as_of) end -- not ours: kept as it is
+    after[s], full_ms[s] = table.concat(fields), math.ceil(full) + 1000
+  end
+  if leases == 1 then
+    leased[s] = n
+    redis.call('ZREMRANGEBYSCORE', KEYS[3 * s - 1], '-inf', now)
+    told[n - 1] = redis.call('ZCARD', KEYS[3 * s - 1])
+    if stream == 1 or most_streams >= 0 then
+      redis.call('ZREMRANGEBYSCORE', KEYS[3 * s], '-inf', now)
+      told[n] = redis.call('ZCARD', KEYS[3 * s])
+    end
+    if most >= 0 and told[n - 1] >= most then
+      if wait < 100 then whose, short, wait = s, -2, 100 end
+    elseif stream == 1 and most_streams >= 0 and told[n] >= most_streams and wait < 100 then
+      whose, short, wait = s, -3, 100
+    end
+  end
 end
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-local running, streams = redis.call('ZCARD', KEYS[2]), 0
-if stream or most_streams >= 0 then
-  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)
-  streams = redis.call('ZCARD', KEYS[3])
+if whose == 0 then
+  local until_ms, lease_ms = string.format('%.17g', now + lease), math.ceil(lease)
+  for s = 1, #KEYS / 3 do
+    if after[s] then redis.call('SET', KEYS[3 * s - 2], after[s], 'PX', full_ms[s]) end
+    local n = leased[s]
+    if n then
+      taken[n - 1] = redis.call('ZADD', KEYS[3 * s - 1], until_ms, id)
+      redis.call('PEXPIRE', KEYS[3 * s - 1], lease_ms)
+      if stream == 1 then
+        taken[n] = redis.call('ZADD', KEYS[3 * s], until_ms, id)
+        redis.call('PEXPIRE', KEYS[3 * s], lease_ms)
+      end
+    end
+  end
+  for i = 1, #told do told[i] = told[i] + taken[i] end
 end
-if bucket == '' and most >= 0 and running >= most then
-  bucket, wait = 'concurrency', 100
-elseif bucket == '' and stream and most_streams >= 0 and streams >= most_streams then
-  bucket, wait = 'streams', 100
-end
-local time = string.format('%.17g', now)
-if bucket ~= '' then
-  return {ARGV[1], bucket, string.format('%.17g', wait), running, streams, time, unpack(before)}
-end
-if #after > 2 then
-  redis.call('HSET', KEYS[1], unpack(after))
-  redis.call('PEXPIRE', KEYS[1], math.ceil(full_ms) + 1000)
-end
-local until_ms = string.format('%.17g', now + lease_ms)
-running = running + redis.call('ZADD', KEYS[2], until_ms, ARGV[1])
-redis.call('PEXPIRE', KEYS[2], math.ceil(lease_ms))
-if stream then
-  streams = streams + redis.call('ZADD', KEYS[3], until_ms, ARGV[1])
-  redis.call('PEXPIRE', KEYS[3], math.ceil(lease_ms))
-end
-local used = {}
-for i = 4, #after, 2 do used[#used + 1] = after[i] end
-return {ARGV[1], '', '0', running, streams, time, unpack(used)}
+return id .. struct.pack('<' .. string.rep('d', 4 + #told), whose, short, wait, now, unpack(told))

@@ -1,32 +1,49 @@
 -- Ends a reservation, once, and takes the provider's word for what is used. n4n/core/limits/levels.py does the same in Python.
--- KEYS as in reserve.lua. ARGV: reservation, ms from now for which nothing may be taken (0: none);
--- then of each bucket its name, what is given back, what is used at least, and what drains per ms.
--- Answers {reservation, 1 if it was open, Redis' time in ms}.
+-- KEYS and levels as in reserve.lua. ARGV: the subjects, the reservation, what was drawn and what was taken, ms from now for which nothing may be
+-- taken (0: none), 1 for a stream; and where a provider said so, what is used at least of each bucket of the first subject.
+-- Answers the reservation, 1 if it was open, Redis' time in ms.
 local t = redis.call('TIME')
-local now = t[1] * 1000 + t[2] / 1000
-local open = redis.call('ZREM', KEYS[2], ARGV[1])
-redis.call('ZREM', KEYS[3], ARGV[1])
-local kept, level = redis.call('HGETALL', KEYS[1]), {}
-for i = 1, #kept, 2 do level[kept[i]] = tonumber(kept[i + 1]) end
-local at = level['@'] or now
-local past, after, full_ms = math.max(0, now - at), {'@', string.format('%.17g', math.max(at, now))}, 0
-for i = 3, #ARGV, 4 do
-  local per_ms = tonumber(ARGV[i + 3])
-  local used = math.max(0, (level[ARGV[i]] or 0) - past * per_ms)
-  if open == 1 then used = math.max(0, used - tonumber(ARGV[i + 1])) end
-  used = math.max(used, tonumber(ARGV[i + 2]))
-  after[#after + 1] = ARGV[i]
-  after[#after + 1] = string.format('%.17g', used)
-  full_ms = math.max(full_ms, used / per_ms)
+local now, id, at = t[1] * 1000 + t[2] / 1000, ARGV[2], 1
+local one, tokens, spend, took_one, took_tokens, took_spend, out_ms, stream = struct.unpack('<dddddddd', ARGV[3])
+local drawn, took = {one, tokens, spend}, {took_one, took_tokens, took_spend}
+local open = redis.call('ZREM', KEYS[2], id)
+local differs = open == 1 and (one ~= took_one or tokens ~= took_tokens or spend ~= took_spend)
+for s = 1, #KEYS / 3 do
+  local count, most, most_streams, leases
+  count, most, most_streams, leases, at = struct.unpack('<dddd', ARGV[1], at)
+  if s > 1 and leases == 1 then redis.call('ZREM', KEYS[3 * s - 1], id) end
+  if stream == 1 and leases == 1 then redis.call('ZREM', KEYS[3 * s], id) end
+  local told = s == 1 and (ARGV[4] or out_ms > 0)
+  if told or (differs and count > 0) then
+    local kept, level, mark = redis.call('GET', KEYS[3 * s - 2]) or '', {}, {}
+    for i = 1, #kept, 17 do
+      local code, used, as_of = struct.unpack('<c1dd', kept, i)
+      level[code], mark[code] = used, as_of
+    end
+    local fields, full = {}, 0
+    for b = 1, count do
+      local code, unit, window, capacity, pace, ends
+      code, unit, window, capacity, pace, ends, at = struct.unpack('<c1ddddd', ARGV[1], at)
+      local used, as_of, change = level[code] or 0, mark[code] or now, 0
+      if window == 0 then
+        if open == 1 then change = took[unit + 1] - math.min(drawn[unit + 1], capacity) end
+        used = math.max(0, math.max(0, used - math.max(0, now - as_of) * pace) + change)
+        as_of = math.max(as_of, now)
+      else
+        if not mark[code] then as_of = pace end
+        if open == 1 and as_of == pace then used = math.max(0, used + took[unit + 1] - drawn[unit + 1]) end
+        if as_of < pace then used, as_of = 0, pace end
+      end
+      if s == 1 and ARGV[4] then used = math.max(used, (struct.unpack('<d', ARGV[4], 8 * b - 7))) end
+      full = math.max(full, window == 0 and used / pace or ends - now)
+      fields[b], mark[code] = struct.pack('<c1dd', code, used, as_of), nil
+    end
+    if s == 1 and out_ms > 0 then level['!'], mark['!'] = 0, math.max(mark['!'] or 0, now + out_ms) end
+    if mark['!'] then full = math.max(full, mark['!'] - now) end
+    for code, as_of in pairs(mark) do fields[#fields + 1] = struct.pack('<c1dd', code, level[code], as_of) end -- not ours: kept as it is
+    redis.call('SET', KEYS[3 * s - 2], table.concat(fields), 'PX', math.ceil(full) + 1000)
+  else
+    at = at + 41 * count
+  end
 end
-local free_at, for_ms = level['!'] or 0, tonumber(ARGV[2])
-if for_ms > 0 then
-  free_at = math.max(free_at, now + for_ms)
-  after[#after + 1] = '!'
-  after[#after + 1] = string.format('%.17g', free_at)
-end
-if #after > 2 then
-  redis.call('HSET', KEYS[1], unpack(after))
-  redis.call('PEXPIRE', KEYS[1], math.ceil(math.max(full_ms, free_at - now)) + 1000)
-end
-return {ARGV[1], open, string.format('%.17g', now)}
+return id .. struct.pack('<dd', open, now)

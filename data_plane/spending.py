@@ -1,0 +1,257 @@
+"""One request among its limits: `reserve` before an attempt, `attempted` after it, `wait` where all are short, `close` in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec.structs import replace
+
+from data_plane.quota import Caller, Quotas, told_caller
+from data_plane.record import Record
+from data_plane.waiting import WaitingLine
+from n4n.core.access import Key
+from n4n.core.candidates import MAX_WAIT_S, Candidate, Cooldown, Plan
+from n4n.core.catalog import Account, Endpoint
+from n4n.core.chat import ChatRequest, Usage
+from n4n.core.errors import Failure, FailureClass, GatewayError, LimitTooSmall
+from n4n.core.limits.estimates import MARGIN
+from n4n.core.limits.headers import floors
+from n4n.core.limits.levels import Refusal, Settlement
+from n4n.core.limits.line import LineFull, Place
+from n4n.core.limits.subjects import NOTHING, Draw, Priority, Took, too_large
+from n4n.core.plan import cooling_error
+from n4n.core.pricing import cost_pico
+from n4n.core.quota_headers import Quota, read_quotas
+from n4n.core.verdicts import RATE_S, class_of, hint_s
+from n4n.runtime.labels import new_reservation_id
+from n4n.runtime.limits import Party, Reservation
+
+_OVERTAKING_S = 0.01  # a newcomer looks at the line again after so long
+
+
+def begin(quotas: Quotas, key: Key, chat: ChatRequest, priority: str, made: Plan, record: Record) -> Spending | None:
+    """What this request will spend; None: it and its accounts have no limits. LimitTooSmall: no limit could ever hold it."""
+    caller = quotas.caller(key)
+    if caller is None and not any(account.limits for one in made.candidates for account in one.endpoint.accounts):
+        return None
+    return Spending(quotas, key, caller, chat, Priority(priority), made, record)
+
+
+class Spending:
+    """One request's."""
+
+    __slots__ = ("_account", "_caller", "_chat", "_draw", "_held", "_line", "_made", "_place", "_priority", "_quotas", "_quotas_told",
+                 "_record", "_short", "_spent", "_tenant", "_tokens", "_until")  # fmt: skip
+
+    def __init__(
+        self, quotas: Quotas, key: Key, caller: Caller | None, chat: ChatRequest, priority: Priority, made: Plan, record: Record
+    ) -> None:
+        self._quotas, self._priority, self._made, self._record, self._chat = quotas, priority, made, record, chat
+        self._tenant, self._caller = key.tenant, caller
+        model = made.model
+        given, made_up = quotas.estimates(model.id).expected(chat.body_bytes, chat.max_output_tokens, model.max_output_tokens, chat.n)
+        tokens = self._tokens = given + made_up
+        if caller is not None:
+            _check_size(caller, tokens)
+        for one in made.candidates:
+            if any(self._fits(account, one.endpoint) for account in one.endpoint.accounts):
+                break
+        else:
+            raise LimitTooSmall(f"the request needs about {tokens:.0f} tokens, more than any account of the model ever has")
+        spend = _priced(made.candidates[0].endpoint, given, made_up) * MARGIN if caller is not None and caller.spends else 0.0
+        self._draw = Draw(tokens * MARGIN, chat.stream, quotas.reserves[priority], spend)
+        self._held: Reservation | None = None  # of the caller's
+        self._account: Reservation | None = None
+        self._spent = NOTHING
+        self._quotas_told: Mapping[str, Quota] = {}
+        self._short: Party | None = None  # for which quota it would wait
+        self._line: WaitingLine | None = None
+        self._place: Place | None = None
+        self._until = 0.0
+
+    async def reserve(self, candidate: Candidate, usable: Callable[[Candidate], bool]) -> Candidate | Cooldown | None:
+        """The candidate, through the account of its pool that has quota; a Cooldown: none has; None: none ever will for this request.
+
+        CallerLimited: the caller has none.
+        """
+        soonest: float | None = None
+        for one in self._by_what_is_left(candidate):
+            if not self._fits(one.account, one.endpoint) or (one is not candidate and not usable(one)):
+                continue
+            short_until = await self._reserved(self._quotas.account(one.account, one.endpoint))
+            if short_until is None:
+                self._served()
+                return one
+            soonest = short_until if soonest is None else min(soonest, short_until)
+        return None if soonest is None else Cooldown(soonest, FailureClass.RATE_LIMITED)
+
+    async def wait(self, seconds: float, deadline: float) -> None:
+        """Waits in line for quota, or just waits where it is not quota that is waited for. AllCooling: too many wait, or for too long."""
+        quotas, begun = self._quotas, self._quotas.clock()
+        assert self._short is not None
+        if self._place is None or self._line is None:
+            self._line, self._until = quotas.line(self._short), min(deadline, begun + MAX_WAIT_S)
+            try:
+                self._place = self._line.join(self._priority, self._tenant)
+            except LineFull:
+                raise self._refused(begun + seconds) from None
+            quotas.waiting[self._priority] += 1
+        try:
+            in_time = await self._line.turn(self._place, begun + seconds, self._until)
+        finally:
+            self._record.queued_s += quotas.clock() - begun
+        if not in_time:
+            raise self._refused(quotas.clock() + 1.0)
+
+    @property
+    def waits_for_quota(self) -> bool:
+        """Whether it was quota that the last candidate lacked."""
+        return self._short is not None
+
+    def told(self, headers: Mapping[str, str], wall: float) -> None:
+        """The provider's answer bore these headers."""
+        if self._account is not None:
+            self._quotas_told = read_quotas(headers, wall)
+
+    def attempted(self, failure: Failure | None, usage: Usage | None) -> None:
+        """The attempt ended: the account is settled. `usage` None: the provider told none."""
+        chat = self._chat
+        if usage is not None:
+            tokens = usage.prompt_tokens + usage.completion_tokens
+            spend = self._priced(usage) if self._caller is not None and self._caller.spends else 0.0
+            self._spent = Took(1.0, self._spent.tokens + tokens, self._spent.spend + spend)
+            if not usage.estimated:
+                self._quotas.estimates(self._made.model.id).learn(chat.body_bytes, usage.prompt_tokens, usage.completion_tokens // chat.n)
+        elif failure is None:
+            self._spent = Took(1.0, self._draw.tokens, self._draw.spend)  # the client left, and nobody knows what it cost
+        account, self._account = self._account, None
+        if account is not None:
+            self._quotas.limits.settle(account, _settlement(account, failure, usage, self._quotas_told))
+        self._quotas_told = {}
+
+    def close(self) -> None:
+        """The request is over: what it holds is given back or settled."""
+        limits = self._quotas.limits
+        self._left_line(served=False)
+        if self._account is not None:
+            limits.give_back(self._account)
+        if self._held is None:
+            return
+        took = Took(1.0, self._spent.tokens, self._spent.spend) if self._record.attempts else NOTHING
+        limits.settle(self._held, Settlement(took))
+
+    # --- steps ---
+
+    async def _reserved(self, party: Party | None) -> float | None:
+        """None: it is reserved; else until when there is no use in asking again."""
+        quotas, caller = self._quotas, self._caller
+        if self._account is not None:  # of a candidate that was not called after all
+            quotas.limits.give_back(self._account)
+            self._account = None
+        if party is not None and (until := self._known_short(party, now := quotas.clock())) > now:
+            self._short = party
+            return until
+        asks = []
+        if caller is not None and self._held is None:
+            draw = self._draw  # what a caller was promised, it has whatever the priority
+            asks.append((caller.party, draw if not draw.reserve else Draw(draw.tokens, draw.stream, 0.0, draw.spend)))
+        if party is not None:
+            asks.append((party, self._draw))
+        if not asks:
+            return None
+        answers = await quotas.limits.reserve(new_reservation_id(), asks)
+        last = answers[-1]
+        if party is not None and isinstance(last, Reservation):
+            self._account = last
+        if caller is not None and self._held is None:
+            first = answers[0]
+            if isinstance(first, Reservation):
+                self._held = first
+            told_caller(caller, first, self._record)
+        if party is None or not isinstance(last, Refusal):
+            return None
+        self._short = party
+        until = quotas.clock() + last.wait_ms / 1000
+        quotas.was_short(party, self._priority, until)
+        return until
+
+    def _known_short(self, party: Party, now: float) -> float:
+        """Until when it is known that nothing is left, or that others come first; not later than now: it is not known."""
+        if self._place is not None:
+            return 0.0  # it is its turn
+        until, line = self._quotas.short_until(party, self._priority, now), self._quotas.lines.get(party.name)
+        if line is not None and line.must_wait(self._priority):
+            return max(now + _OVERTAKING_S, until)
+        return until if until - now > _OVERTAKING_S else 0.0
+
+    def _by_what_is_left(self, candidate: Candidate) -> Iterable[Candidate]:
+        """Through each account of the pool: the more is left, the sooner it is likely to be its turn."""
+        if not candidate.spare_accounts:
+            return (candidate,)
+        pool = (candidate.account, *candidate.spare_accounts)
+        ordered = sorted(pool, key=lambda account: -self._luck(account, candidate.endpoint))
+        return [
+            candidate
+            if account is candidate.account and at == 0
+            else replace(candidate, account=account, spare_accounts=tuple(one for one in pool if one is not account))
+            for at, account in enumerate(ordered)
+        ]
+
+    def _luck(self, account: Account, endpoint: Endpoint) -> float:
+        party = self._quotas.account(account, endpoint)
+        left = 1.0 if party is None else self._quotas.limits.left(party)
+        return float(self._quotas.draw() ** (1 / left)) if left > 0 else -1.0
+
+    def _fits(self, account: Account, endpoint: Endpoint) -> bool:
+        if not account.limits:
+            return True
+        party = self._quotas.account(account, endpoint)
+        return party is None or too_large(party.subjects[0], self._tokens) is None
+
+    def _priced(self, usage: Usage) -> float:
+        cost = cost_pico(usage, self._record.attempts[-1].endpoint.price)
+        return float(cost) if cost is not None else 0.0
+
+    def _served(self) -> None:
+        self._short = None
+        self._left_line(served=True)
+
+    def _left_line(self, *, served: bool) -> None:
+        if self._place is not None and self._line is not None:
+            self._line.gone(self._place, served=served)
+            self._quotas.waiting[self._priority] -= 1
+            self._place = None
+
+    def _refused(self, back_at: float) -> GatewayError:
+        cooling = [Cooldown(back_at, FailureClass.RATE_LIMITED)]
+        return cooling_error(cooling, self._quotas.clock(), name=self._made.target.name[:200], candidates=self._made.considered)
+
+
+def _settlement(account: Reservation, failure: Failure | None, usage: Usage | None, told: Mapping[str, Quota]) -> Settlement:
+    """What an attempt leaves with its account."""
+    corrected = floors(account.party.subjects[0], told, account.used()) if told else {}
+    drawn = account.draw.tokens
+    if failure is None or usage is not None:
+        return Settlement(Took(1.0, drawn if usage is None else usage.prompt_tokens + usage.completion_tokens), corrected)
+    if not failure.may_have_run:
+        return Settlement(NOTHING, corrected)
+    until_ms = 0.0
+    if class_of(failure) is FailureClass.RATE_LIMITED:
+        hint = hint_s(failure)
+        until_ms = 1000 * (RATE_S if hint is None else hint)
+    return Settlement(Took(1.0, drawn if failure.status is None else 0.0), corrected, until_ms)
+
+
+def _check_size(caller: Caller, tokens: float) -> None:
+    """LimitTooSmall: a bucket of the caller's could not hold the request even if it were empty."""
+    for subject in caller.party.subjects:
+        rate = too_large(subject, tokens)
+        if rate is not None:
+            told = f"this {subject.whose} has {rate.capacity:.0f} a {'day' if rate.is_daily else 'minute'}"
+            raise LimitTooSmall(f"the request needs about {tokens:.0f} tokens, and {told}; shorten it, or have the limit raised")
+
+
+def _priced(endpoint: Endpoint, given: float, made_up: float) -> float:
+    """An estimate in pico-USD; 0: unpriced."""
+    cost = cost_pico(Usage(prompt_tokens=int(given), completion_tokens=int(made_up)), endpoint.price)
+    return 0.0 if cost is None else float(cost)

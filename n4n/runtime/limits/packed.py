@@ -1,0 +1,129 @@
+"""Subjects as the bytes that a script takes, made once for as long as their numbers stand; and its answers, taken apart.
+
+All numbers are little-endian doubles, as Lua's `struct` reads them. A subject is four of them (buckets, most running, most streams, 1 where
+leases are kept; -1: no limit), and each bucket its code and five: unit, 1 for a window, capacity, what drains per ms or when the window
+began, when it ends. A bucket is 41 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from n4n.core.errors import StoreRefused
+from n4n.core.limits.levels import CONCURRENCY, COOLDOWN, STREAMS, Levels, Refusal
+from n4n.core.limits.subjects import Bucket, Draw, Rate, Subject
+from n4n.runtime.stores import Command, Script
+
+_HEAD, _BUCKET = Struct("<dddd"), Struct("<cddddd")
+_PLACES = {-1: COOLDOWN, -2: CONCURRENCY, -3: STREAMS}
+
+
+class Known:
+    """What Redis told of one subject last. `used` by bucket; `at_ms` on the router's clock; None: it never did."""
+
+    __slots__ = ("__weakref__", "at_ms", "used")
+
+    def __init__(self) -> None:
+        self.used: tuple[float, ...] | None = None
+        self.at_ms = 0.0
+
+
+class Party:
+    """Subjects that are asked together, all or none; the first one's leases tell which reservations are open.
+
+    A reservation is settled with the party it was made with, whatever the subjects' numbers are by then.
+    """
+
+    __slots__ = ("_answer", "_heads", "_slices", "keys", "knowns", "name", "spec", "subjects")
+
+    def __init__(self, subjects: Sequence[Subject], knowns: Sequence[Known] = ()) -> None:
+        """`knowns`: where what is told of each subject is noted."""
+        self.subjects = tuple(subjects)
+        self.name = self.subjects[0].keys[0]
+        self.knowns = tuple(knowns)
+        self.spec = b"".join([_subject(one, leases=at == 0) for at, one in enumerate(self.subjects)])
+        self.keys = [key for one in self.subjects for key in one.keys]
+        self._answer = Struct(f"<{4 + sum(2 + len(one.buckets) for one in self.subjects)}d")
+        self._slices: list[slice] = []
+        at = 4
+        for one in self.subjects:
+            self._slices.append(slice(at + 2, at + 2 + len(one.buckets)))
+            at += 2 + len(one.buckets)
+        self._heads: dict[tuple[str, int], bytes] = {}
+
+    def __repr__(self) -> str:
+        return f"<Party {' and '.join(f'{one.whose} {one.name}' for one in self.subjects)}>"
+
+    def call(self, script: Script, id: bytes, *more: bytes) -> Command:
+        """A command with these subjects, for one reservation."""
+        words = 3 + len(self.keys) + 2 + len(more)
+        head = self._heads.get((script.name, words))
+        if head is None:
+            head = self._heads[script.name, words] = _head(words, script, self.keys, self.spec)
+        tail = b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in more])
+        return Command(b"%b$%d\r\n%b\r\n%b" % (head, len(id), id, tail), self.name, script.name, script)
+
+    def read(self, reply: object, id: bytes) -> tuple[float, ...]:
+        """What a reservation was answered, as numbers. StoreRefused: it is no answer to this."""
+        size = len(id)
+        if not isinstance(reply, bytes) or len(reply) != size + self._answer.size or not reply.startswith(id):
+            raise StoreRefused("CROSSED", "reserve")
+        return self._answer.unpack_from(reply, size)
+
+    def note(self, numbers: tuple[float, ...], now_ms: float) -> None:
+        """Remembers what was told."""
+        for known, used in zip(self.knowns, self._slices, strict=True):
+            known.used, known.at_ms = numbers[used], now_ms
+
+    def used(self, numbers: tuple[float, ...], at: int = 0) -> tuple[float, ...]:
+        """What is used of each bucket of one subject."""
+        return numbers[self._slices[at]]
+
+    def levels(self, numbers: tuple[float, ...]) -> tuple[Levels, ...]:
+        """Of all subjects."""
+        return tuple(Levels(numbers[used], int(numbers[used.start - 2]), int(numbers[used.start - 1])) for used in self._slices)
+
+    def refusal(self, numbers: tuple[float, ...]) -> Refusal:
+        """Of an answer whose first number is not 0."""
+        whose, short = int(numbers[0]) - 1, int(numbers[1])
+        bucket = _PLACES[short] if short < 0 else self.subjects[whose].buckets[short - 1].name
+        return Refusal(bucket, whose, numbers[2], self.levels(numbers))
+
+
+_DRAWN, _SETTLED = Struct("<dddddd"), Struct("<dddddddd")
+
+
+def drawn(draw: Draw, lease_ms: float) -> bytes:
+    """What is asked for."""
+    return _DRAWN.pack(1.0, draw.tokens, draw.spend, draw.reserve, draw.stream, lease_ms)
+
+
+def settled(draw: Draw, requests: float, tokens: float, spend: float, until_ms: float) -> bytes:
+    """What was asked for, and what was taken in the end."""
+    return _SETTLED.pack(1.0, draw.tokens, draw.spend, requests, tokens, spend, until_ms, draw.stream)
+
+
+def doubles(numbers: Sequence[float]) -> bytes:
+    """One after the other."""
+    return Struct(f"<{len(numbers)}d").pack(*numbers)
+
+
+def _head(words: int, script: Script, keys: Sequence[str], spec: bytes) -> bytes:
+    """A command up to its reservation: RESP2, an array of bulk strings."""
+    told = (b"EVALSHA", script.sha, b"%d" % len(keys), *[key.encode() for key in keys], spec)
+    return b"*%d\r\n%b" % (words, b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in told]))
+
+
+def _subject(subject: Subject, *, leases: bool) -> bytes:
+    most, streams = subject.concurrency, subject.streams
+    counted = leases or most is not None or streams is not None
+    head = _HEAD.pack(len(subject.buckets), -1 if most is None else most, -1 if streams is None else streams, counted)
+    return head + b"".join([_bucket(one) for one in subject.buckets])
+
+
+def _bucket(bucket: Bucket) -> bytes:
+    code = bucket.code.encode()
+    if isinstance(bucket, Rate):
+        return _BUCKET.pack(code, bucket.unit, 0, bucket.capacity, bucket.per_ms, 0)
+    return _BUCKET.pack(code, bucket.unit, 1, bucket.capacity, bucket.begins_ms, bucket.ends_ms)
