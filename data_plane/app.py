@@ -97,6 +97,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         tasks = [
             group.create_task(follower.keep(), name="follower"),
             group.create_task(link.run(), name="control link"),
+            group.create_task(health.shared.keep(), name="health"),
             group.create_task(_show(follower, health, upstream, segments, instruments, reports), name="gauges"),
             group.create_task(usage.run(), name="usage"),
         ]

@@ -1,4 +1,4 @@
-"""What this router itself sees of endpoints and accounts: breakers, cooldowns, latency and speed, folded from its own traffic."""
+"""What is known of endpoints and accounts here: views to plan over, made of shared health and this router's own cooldowns."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import msgspec
 from msgspec.structs import replace
 
 from n4n.core.attempts import RetryBudget, reaction
-from n4n.core.breaker import Breaker, BreakerEvent, allows, event_of, fold
+from n4n.core.breaker import allows
 from n4n.core.candidates import Candidate, Cooldown, EndpointView
-from n4n.core.catalog import Endpoint, Snapshot
+from n4n.core.catalog import Endpoint, Model, Snapshot
 from n4n.core.errors import Failure, FailureClass
+from n4n.core.health.signals import Signal, Source
+from n4n.core.health.standing import Policies
 from n4n.core.verdicts import class_of
+from n4n.runtime.health import SharedHealth
 
-_SMOOTHING = 0.2  # of a new latency in the moving average
 _JITTER = 0.1  # of a cooldown, so that routers do not return together
 _MOST_DOUBLINGS = {FailureClass.RATE_LIMITED: 6, FailureClass.OVERLOADED: 2}  # of a cooldown where the provider gives no hint
 _LEAST_TOKENS = 8  # of an answer whose speed tells anything
@@ -35,6 +37,9 @@ class Health:
 
     def __init__(self, clock: Callable[[], float], draw: Callable[[], float]) -> None:
         self._clock, self._draw = clock, draw
+        self.shared = SharedHealth(None, policies_of=self._policies_of, clock=clock, draw=draw, changed=self._refresh)
+        self._snapshot: Snapshot | None = None
+        self._policies: dict[str, tuple[Model, Policies]] = {}
         self._views: dict[str, EndpointView] = {}
         self._accounts: dict[str, Cooldown] = {}
         self._budgets: dict[str, RetryBudget] = {}
@@ -60,22 +65,29 @@ class Health:
 
     def keep_only(self, snapshot: Snapshot) -> None:
         """Forgets what left the catalog, so that nothing here grows without bound."""
+        self._snapshot = snapshot
+        self._policies = {name: known for name, known in self._policies.items() if snapshot.models.get(name) is known[0]}
         accounts = {account.name for endpoint in snapshot.endpoints.values() for account in endpoint.accounts}
         self._views = {name: view for name, view in self._views.items() if name in snapshot.endpoints}
         self._unhinted = {name: count for name, count in self._unhinted.items() if name in snapshot.endpoints}
         self._budgets = {name: budget for name, budget in self._budgets.items() if name in snapshot.models}
         self._accounts = {name: cooldown for name, cooldown in self._accounts.items() if name in accounts}
+        self.shared.keep_only(snapshot.endpoints)
+        for name, endpoint in snapshot.endpoints.items():
+            if name not in self._views and snapshot.models[endpoint.model].health.neutral != 1.0:
+                self._refresh(name)
 
-    def start_trial(self, candidate: Candidate, snapshot: Snapshot) -> bool:
-        """A half-open breaker's one trial begins; False when another request has taken it since the plan was made."""
+    async def start_trial(self, candidate: Candidate, snapshot: Snapshot) -> bool:
+        """A half-open breaker's one trial begins; False when another request, of any router, has taken it since the plan was made."""
+        self._snapshot = snapshot
         if not allows(self._views.get(candidate.endpoint.id, _FRESH).breaker, self._clock()):
             return False
-        self._fold(candidate.endpoint, BreakerEvent.TRIAL_STARTED, snapshot)
-        return True
+        return await self.shared.take_trial(candidate.endpoint.id)
 
     def trial_abandoned(self, candidate: Candidate, snapshot: Snapshot) -> None:
         """The trial ended without a verdict: the client left."""
-        self._fold(candidate.endpoint, BreakerEvent.TRIAL_ABANDONED, snapshot)
+        self._snapshot = snapshot
+        self.shared.trial_abandoned(candidate.endpoint.id)
 
     def cooling(self, candidate: Candidate) -> Cooldown | None:
         """The binding cooldown that keeps a candidate from being called now; None: it may be."""
@@ -88,30 +100,20 @@ class Health:
 
     def succeeded(self, candidate: Candidate, snapshot: Snapshot, measured: Measured) -> None:
         """An attempt ended well."""
-        endpoint = candidate.endpoint
-        view = self._views.get(endpoint.id, _FRESH)
-        if view.breaker.recent or view.breaker.kept is not Breaker.CLOSED:  # else there is nothing that a success could change
-            self._fold(endpoint, BreakerEvent.SUCCESS, snapshot)
-            view = self._views.get(endpoint.id, _FRESH)
+        self._snapshot, name = snapshot, candidate.endpoint.id
         if self._unhinted:
-            self._unhinted.pop(endpoint.id, None)
-        self._views[endpoint.id] = EndpointView(
-            view.breaker,
-            view.cooldown_until,
-            view.cooldown_class,
-            0.0,  # it serves: what was doubted is over
-            view.score,
-            _averaged(view.latency_ms, measured.latency_s * 1000),
-            view.ttft_ms if measured.ttft_s is None else _averaged(view.ttft_ms, measured.ttft_s * 1000),
-            _speed(view.tokens_per_s, measured),
-        )
+            self._unhinted.pop(name, None)
+        view = self._views.get(name)
+        if view is not None and view.overloaded_until:
+            self._views[name] = replace(view, overloaded_until=0.0)  # it serves: what was doubted is over
+        speed = measured.tokens / measured.output_s if measured.tokens >= _LEAST_TOKENS and measured.output_s > 0.0 else None
+        signal = Signal(name, Source.LIVE, None, measured.latency_s, measured.ttft_s, speed, self._clock(), candidate.trial)
+        self.shared.tell_one(signal)
 
     def failed(self, candidate: Candidate, failure: Failure, snapshot: Snapshot) -> None:
         """Charges a failure to what it speaks of: the endpoint, the account, or nobody."""
-        failure_class = class_of(failure)
-        event = event_of(failure_class, trial=candidate.trial)
-        if event is not None:
-            self._fold(candidate.endpoint, event, snapshot)
+        self._snapshot, failure_class = snapshot, class_of(failure)
+        self.shared.tell_one(Signal(candidate.endpoint.id, Source.LIVE, failure_class, at=self._clock(), trial=candidate.trial))
         charge = reaction(failure)
         if charge.cool_s is None:
             return
@@ -161,21 +163,30 @@ class Health:
         if cooldown.until > view.cooldown_until:
             self._views[endpoint] = replace(view, cooldown_until=cooldown.until, cooldown_class=cooldown.failure_class)
 
-    def _fold(self, endpoint: Endpoint, event: BreakerEvent, snapshot: Snapshot) -> None:
-        model = snapshot.models.get(endpoint.model)
-        if model is None:
+    def _refresh(self, endpoint: str) -> None:
+        """Something else is known of it: by shared health, beside our own cooldowns."""
+        seen, view = self.shared.seen.get(endpoint), self._views.get(endpoint, _FRESH)
+        if seen is None:
+            self._views[endpoint] = replace(view, score=self.shared.score(endpoint))
             return
-        view = self._views.get(endpoint.id, _FRESH)
-        state = fold(view.breaker, event, self._clock(), model.breaker, self._draw())
-        if state is not view.breaker:
-            self._views[endpoint.id] = replace(view, breaker=state)
+        self._views[endpoint] = EndpointView(
+            seen.breaker,
+            view.cooldown_until,
+            view.cooldown_class,
+            view.overloaded_until,
+            self.shared.score(endpoint),
+            seen.latency_ms,
+            seen.ttft_ms,
+            seen.tokens_per_s,
+        )
 
-
-def _averaged(known: float | None, new: float) -> float:
-    return new if known is None else known + _SMOOTHING * (new - known)
-
-
-def _speed(known: float | None, measured: Measured) -> float | None:
-    if measured.tokens < _LEAST_TOKENS or measured.output_s <= 0.0:
-        return known
-    return _averaged(known, measured.tokens / measured.output_s)
+    def _policies_of(self, endpoint: str) -> Policies | None:
+        """What rules an endpoint of the catalog."""
+        found = None if self._snapshot is None else self._snapshot.endpoints.get(endpoint)
+        model = None if found is None or self._snapshot is None else self._snapshot.models.get(found.model)
+        if model is None:
+            return None
+        known = self._policies.get(model.id)
+        if known is None or known[0] is not model:
+            known = self._policies[model.id] = (model, Policies(model.health, model.breaker))
+        return known[1]

@@ -28,6 +28,7 @@ class Limiting:
         self.limits = Limits(self.store, router=name, clock=router.clock, others=self._heard, routers=workers)
         self.quotas = Quotas(self.limits, router.clock, draw)
         router.quotas, router.health.announce = self.quotas, self.limits.announce
+        router.health.shared.attach(self.store)
 
     async def keep(self) -> None:
         """Runs until it is cancelled."""

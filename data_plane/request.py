@@ -93,7 +93,7 @@ async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attem
                     if reserved is None:
                         continue
                     candidate = reserved
-                if candidate.trial and not health.start_trial(candidate, router.snapshot):
+                if candidate.trial and not await health.start_trial(candidate, router.snapshot):
                     attempts.withdrawn()
                     continue
                 try:

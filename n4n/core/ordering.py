@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from n4n.core.catalog import Endpoint
 
+SICK = 0.5  # a score below it: more than three in ten calls failed lately, or it is just coming back
+
 
 class Place(NamedTuple):
     """Where one endpoint stands; compared field by field."""
@@ -25,10 +27,12 @@ class Place(NamedTuple):
 def key(
     strategy: str, endpoint: Endpoint, score: float, latency_ms: float | None, tokens_per_s: float | None, draw: Callable[[], float]
 ) -> float:
-    """The strategy's own number."""
+    """The strategy's own number. Whatever is asked for, who is sick comes last, but for its share: `score` of the requests."""
+    if strategy == "balanced":
+        return balanced(endpoint.weight * score, draw())
+    if score < SICK and strategy != "health" and draw() >= score:
+        return math.inf
     match strategy:
-        case "balanced":
-            return balanced(endpoint.weight * score, draw())
         case "health":
             return -score
         case "cost":

@@ -264,13 +264,14 @@ def _in_the_running(rulings: Sequence[_Ruling], now: float, max_wait_s: float) -
 def _place(ruling: _Ruling, directives: Directives, now: float, draw: Callable[[], float], mode: str | None) -> ordering.Place:
     step, view, endpoint = ruling.step, ruling.view, ruling.endpoint
     strategy = "balanced" if mode == "panic" else directives.sort or step.model.strategy  # doubt is spread by weight
+    score = view.score if mode != "panic" and view.breaker.kept is Breaker.CLOSED else 1.0  # a trial is one call
     across = directives.sort is not None and directives.sort != "balanced"  # the client's own order reaches across models
     return ordering.Place(
         step.substitute,
         _slow(view, directives),
         _liked(ruling, directives, now) if directives.prefer and mode is None else 0,
         0 if across else step.rank,
-        ordering.key(strategy, endpoint, view.score, view.latency_ms, view.tokens_per_s, draw),
+        ordering.key(strategy, endpoint, score, view.latency_ms, view.tokens_per_s, draw),
         ordering.latency(view.latency_ms),
         ordering.cost(endpoint),
         endpoint.id,
@@ -287,7 +288,8 @@ def _slow(view: EndpointView, directives: Directives) -> bool:
 
 def _liked(ruling: _Ruling, directives: Directives, now: float) -> int:
     """The rank of the first preference that names it; behind all of them when none does, or when it is not healthy."""
-    likings = directives.prefer if breaker.phase(ruling.view.breaker, now) is Breaker.CLOSED else ()
+    view = ruling.view
+    likings = directives.prefer if breaker.phase(view.breaker, now) is Breaker.CLOSED and view.score >= ordering.SICK else ()
     return next((rank for rank, preference in enumerate(likings) if preference.matches(ruling.endpoint)), len(directives.prefer))
 
 
@@ -311,7 +313,8 @@ def _overridden(directives: Directives, first: Candidate, rulings: Sequence[_Rul
     wanted = directives.prefer[0]
     for ruling in rulings:
         if wanted.matches(ruling.endpoint):
-            why = ruling.reason or (",".join(directives.measured) if _slow(ruling.view, directives) else "breaker")
+            ill = "score" if ruling.view.breaker.kept is Breaker.CLOSED else "breaker"
+            why = ruling.reason or (",".join(directives.measured) if _slow(ruling.view, directives) else ill)
             return f"{wanted.text}: {ruling.endpoint.id}: {why}"
     return f"{wanted.text}: serves none of the models asked"
 

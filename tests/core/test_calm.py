@@ -47,7 +47,7 @@ def drawn(seed: int) -> Iterator[tuple[World, ChatRequest, frozenset[str]]]:
             breaker=BreakerState(chance.choice((Breaker.CLOSED,) * 9 + (Breaker.OPEN,)), until=NOW + 5),
             cooldown_until=chance.choice((0.0,) * 9 + (NOW + 3,)),
             overloaded_until=chance.choice((0.0,) * 9 + (NOW + 3,)),
-            score=chance.choice((1.0, 1.0, 0.5)),
+            score=chance.choice((1.0, 1.0, 0.5, 0.25)),
             latency_ms=chance.choice((None, 100.0, 200.0)),
             tokens_per_s=chance.choice((None, 10.0)),
         )

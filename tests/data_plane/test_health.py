@@ -27,7 +27,8 @@ class Watched:
         self.health.failed(at or self.a, Failure(failure_class, "x", retry_after_s=hint), self.held)
 
     def succeeds(self, measured: Measured | None = None) -> None:
-        """A call to a succeeds."""
+        """A call to a succeeds, a moment later."""
+        self.now += 0.1
         self.health.succeeded(self.a, self.held, measured or Measured(0.1))
 
     def out_s(self, at: Candidate | None = None) -> float:

@@ -73,7 +73,7 @@ class World:
         self.router.draw = draw
 
     @asynccontextmanager
-    async def send(self, request: UpstreamRequest, request_id: str, phases: Phases) -> AsyncIterator[SimulatedReply]:
+    async def send(self, request: UpstreamRequest, request_id: str, phases: Phases, _: bytes = b"") -> AsyncIterator[SimulatedReply]:
         """One call, as `n4n.runtime.upstream` makes it."""
         body = json.loads(request.body)
         name = body["model"]

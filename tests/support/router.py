@@ -175,7 +175,11 @@ async def running_router(
     if store is not None:
         limits = Limits(store, router=name, clock=time.monotonic, others=partial(_heard, router))
         router.quotas, router.health.announce = Quotas(limits, time.monotonic, lambda: 0.5), limits.announce
-        keeping = asyncio.create_task(limits.keep())
+        router.health.shared.attach(store)
+        router.health.keep_only(state.catalog)
+        keeping = asyncio.gather(limits.keep(), router.health.shared.keep())
+    once_counted: dict[str, int] = {}
+    router.once = Once(Records(store, b"a secret", lease_ms), time.monotonic, lambda: 0.5, partial(_counted, once_counted))
     instruments = _instruments()
     tracer = None if tracing is None else Tracer(tracing, time.time)
     served = Web(router, Meter(instruments, LineWriter(write_fd, loop), tracer=tracer), settings or Settings())
