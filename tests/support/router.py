@@ -177,9 +177,7 @@ async def running_router(
         router.quotas, router.health.announce = Quotas(limits, time.monotonic, lambda: 0.5), limits.announce
         router.health.shared.attach(store)
         router.health.keep_only(state.catalog)
-        keeping = asyncio.gather(limits.keep(), router.health.shared.keep())
-    once_counted: dict[str, int] = {}
-    router.once = Once(Records(store, b"a secret", lease_ms), time.monotonic, lambda: 0.5, partial(_counted, once_counted))
+        keeping = [asyncio.create_task(limits.keep()), asyncio.create_task(router.health.shared.keep())]
     instruments = _instruments()
     tracer = None if tracing is None else Tracer(tracing, time.time)
     served = Web(router, Meter(instruments, LineWriter(write_fd, loop), tracer=tracer), settings or Settings())
@@ -193,7 +191,8 @@ async def running_router(
             yield RunningRouter(f"http://127.0.0.1:{port}/v1", port, http, router, state, served, read_fd)
     finally:
         if store is not None:
-            keeping.cancel()
+            for task in keeping:
+                task.cancel()
             limits.close()
         await runner.cleanup()
         await upstream.close()
