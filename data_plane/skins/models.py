@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from decimal import Decimal
 
 from n4n.core.access import Key
@@ -75,12 +76,11 @@ def price_block(price: PriceList | None) -> dict[str, object] | None:
     if price is None:
         return None
     base = price.base
-    return {
-        "input_per_1m": _usd_per_1m(base.input),
-        "output_per_1m": _usd_per_1m(base.output),
-        "cached_input_per_1m": _usd_per_1m(base.cached_input),
-        "cache_write_per_1m": _usd_per_1m(base.cache_write),
-    }
+    always = ("input", "output", "cached_input", "cache_write")
+    known = {one.name: _usd_per_1m(getattr(base, one.name)) for one in fields(base)}
+    block: dict[str, object] = {f"{name}_per_1m": amount for name, amount in known.items() if name in always or amount is not None}
+    services = {name: price_block(inner) for name, inner in price.services.items()}
+    return {**block, "service_tiers": services} if services else block
 
 
 def _usd_per_1m(pico: int | None) -> Decimal | None:

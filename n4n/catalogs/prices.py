@@ -19,7 +19,12 @@ _PRICES = {
     "cached_input_per_1m": "cache_read_input_token_cost",
     "cache_write_per_1m": "cache_creation_input_token_cost",
     "cache_write_1h_per_1m": "cache_creation_input_token_cost_above_1hr",
+    "audio_input_per_1m": "input_cost_per_audio_token",
+    "audio_output_per_1m": "output_cost_per_audio_token",
+    "image_input_per_1m": "input_cost_per_image_token",
+    "image_output_per_1m": "output_cost_per_image_token",
 }
+_SERVICES = {"batch": "_batches", "flex": "_flex", "priority": "_priority"}
 _TIER = re.compile(r"_above_([0-9]+)k_tokens\Z")
 _FEATURES = {
     "supports_function_calling": ("tools",),
@@ -39,7 +44,9 @@ _FEATURES = {
 _SAMPLING = ("sampling_params", "logprobs", "logit_bias", "penalties", "stop")
 _ANY = ("seed", "n", "stream_options")
 OPENAI_LIKE = frozenset(("openai", "azure"))  # dialects whose endpoints may have all of them
-_OTHER_PRICES = re.compile(r"cost_per_(?:image|query|second|page|session|character|pixel|audio|reasoning|video)|_audio_token_cost")
+_OTHER_PRICES = re.compile(
+    r"cost_per_(?:image(?!_token)|query|second|page|session|character|pixel|audio(?!_token)|reasoning|video)|_(?:audio|image)_token_cost"
+)
 
 
 def per_1m(value: object, times: int = 1_000_000) -> str | None:
@@ -51,10 +58,17 @@ def per_1m(value: object, times: int = 1_000_000) -> str | None:
 
 
 def price_of(info: Mapping[str, object]) -> Table:
-    """`price`, with its tiers; empty where nothing is known."""
-    price = _prices(info, "")
-    bounds = sorted({int(found[1]) for name in info if (found := _TIER.search(name)) and name.removesuffix(found[0]) in _PRICES.values()})
-    tiers = [{"above_input_tokens": bound * 1000, **price, **_prices(info, f"_above_{bound}k_tokens")} for bound in bounds]
+    """`price`, with its tiers of input and of service; empty where nothing is known."""
+    price = _list(info, "")
+    services = {name: found for name, suffix in _SERVICES.items() if "input_per_1m" in (found := _list(info, suffix))}
+    return {**price, "service_tiers": services} if price and services else price
+
+
+def _list(info: Mapping[str, object], service: str) -> Table:
+    price = _prices(info, service)
+    known = (name.removesuffix(service) for name in info if name.endswith(service))
+    bounds = sorted({int(found[1]) for name in known if (found := _TIER.search(name)) and name.removesuffix(found[0]) in _PRICES.values()})
+    tiers = [{"above_input_tokens": bound * 1000, **price, **_prices(info, f"_above_{bound}k_tokens{service}")} for bound in bounds]
     return {**price, "tiers": tiers} if tiers and price else price
 
 

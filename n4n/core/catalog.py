@@ -34,6 +34,14 @@ class Price:
     cached_input: int | None = None
     cache_write: int | None = None
     cache_write_1h: int | None = None
+    audio_input: int | None = None
+    audio_output: int | None = None
+    image_input: int | None = None
+    image_output: int | None = None
+
+    def over(self, base: Price) -> Price:
+        """These, and where there is none the other's."""
+        return Price(*(getattr(base if getattr(self, one.name) is None else self, one.name) for one in fields(Price)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +54,11 @@ class PriceTier:
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """An endpoint's prices; `tiers` are in rising order of input."""
+    """An endpoint's prices; `tiers` are in rising order of input. `services`: whole lists of their own, by tier of service."""
 
     base: Price
     tiers: tuple[PriceTier, ...] = ()
+    services: Mapping[str, PriceList] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,8 +435,10 @@ def _price_list(raw: Mapping[str, object] | None) -> PriceList | None:
     tiers = (
         PriceTier(cast(int, tier["above_input_tokens"]), _price(tier)) for tier in cast(list[Mapping[str, object]], raw.get("tiers", []))
     )
-    prices = PriceList(_price(raw), tuple(sorted(tiers, key=lambda tier: tier.above_input_tokens)))
-    return prices if prices.tiers or prices.base != Price() else None  # nothing said is unpriced, not free
+    named = cast(Mapping[str, Mapping[str, object]], raw.get("service_tiers", {}))
+    services = {name: prices for name, inner in named.items() if (prices := _price_list(inner)) is not None}
+    prices = PriceList(_price(raw), tuple(sorted(tiers, key=lambda tier: tier.above_input_tokens)), services)
+    return prices if prices.tiers or prices.services or prices.base != Price() else None  # nothing said is unpriced, not free
 
 
 def _price(raw: Mapping[str, object]) -> Price:
@@ -435,4 +446,4 @@ def _price(raw: Mapping[str, object]) -> Price:
         amount = schema.decimal_of(raw.get(f"{name}_per_1m"))
         return None if amount is None else int(amount * 1_000_000)
 
-    return Price(pico("input"), pico("output"), pico("cached_input"), pico("cache_write"), pico("cache_write_1h"))
+    return Price(*(pico(one.name) for one in fields(Price)))

@@ -24,8 +24,14 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
-    estimated: bool = False  # the provider's own count was missing or absurd, this is ours, or some of it is
+    estimated: bool = False  # the provider's own count was missing or cannot be, and this is ours, or some of it is, or it was cut to fit
     cache_write_1h_tokens: int = 0  # of `cache_write_tokens`, those kept for an hour
+    doubt: str = ""  # why it is estimated: a word of n4n.core.usage.DOUBTS
+    service_tier: str = ""  # the answer's own; '': the usual one
+    audio_input_tokens: int = 0  # of the input that is neither cached nor written
+    audio_output_tokens: int = 0
+    image_input_tokens: int = 0  # likewise
+    image_output_tokens: int = 0
 
 
 class Chunk(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import cast
 from n4n.core import schema
 from n4n.core.addresses import url_problem
 from n4n.core.errors import FailureClass, Problem
+from n4n.core.price_fields import PRICE, price_problems
 from n4n.core.schema import Field, Problems
 
 KINDS = ("providers", "accounts", "models", "endpoints", "tiers")
@@ -138,10 +139,6 @@ _seconds = schema.number(0.001, 86_400, " of seconds")
 _retries = schema.whole(0, 20)
 _window = schema.whole(1, 10**9, " of tokens")
 _name = _matching(schema.NAME, "a name (letters, digits, dot, underscore, hyphen)")
-_PRICES = {
-    name: Field(schema.money)
-    for name in ("input_per_1m", "output_per_1m", "cached_input_per_1m", "cache_write_per_1m", "cache_write_1h_per_1m")
-}
 _BY_CLASS = schema.table({"max_retries": Field(_retries), "backoff_ms": Field(_ms)})
 
 
@@ -230,9 +227,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "upstream_model": Field(schema.text),
         "region": Field(_matching(_REGION, "lower-case letters, digits and hyphens")),
         "weight": Field(schema.number(0, 1_000_000)),
-        "price": Field(schema.table(_PRICES | {
-            "tiers": Field(schema.listed(schema.table({"above_input_tokens": Field(_positive, required=True)} | _PRICES))),
-        })),
+        "price": Field(PRICE),
         "supports": Field(schema.listed(schema.choice(*FEATURES))),
         "body": Field(_json_object),
         "context_window": Field(_window),
@@ -325,7 +320,7 @@ def _check_references(document: Document) -> Iterator[Problem]:
     for name, endpoint in document["endpoints"].items():
         yield from _unknown(f"endpoints.{name}.model", "models", endpoint.get("model"), document)
         yield from _check_accounts(name, endpoint, document)
-        yield from _check_price_tiers(f"endpoints.{name}.price", cast(Table, endpoint.get("price", {})))
+        yield from price_problems(f"endpoints.{name}.price", cast(Table, endpoint.get("price", {})))
 
 
 def _check_accounts(name: str, endpoint: Table, document: Document) -> Iterator[Problem]:
@@ -341,13 +336,6 @@ def _check_accounts(name: str, endpoint: Table, document: Document) -> Iterator[
     providers = {document["accounts"].get(account, {}).get("provider") for account in pool} - {None}
     if len(providers) > 1:
         yield Problem(f"{path}.accounts", "must all be of one provider")
-
-
-def _check_price_tiers(path: str, price: Table) -> Iterator[Problem]:
-    bounds = [tier["above_input_tokens"] for tier in cast(list[Table], price.get("tiers", []))]
-    for index, bound in enumerate(bounds):
-        if bound in bounds[:index]:
-            yield Problem(f"{path}.tiers[{index}].above_input_tokens", f"two tiers begin above {bound} tokens")
 
 
 def _check_names(document: Document) -> Iterator[Problem]:

@@ -73,7 +73,7 @@ class StreamTail:
         """The provider's own usage chunk where it tells the truth in the right shape, else one made of what is known."""
         identity = _identity(json_bytes.loose_members(self._finish or self._latest))
         told = self._usage_chunk
-        if told is None or usage != self._reported:
+        if told is None or usage != self._reported or usage.estimated:
             return _made(identity, _spelled(usage))
         known = json_bytes.loose_members(told.payload)
         if not told.choices and json_bytes.is_object(known.get("usage")) and _identity(known) == identity:

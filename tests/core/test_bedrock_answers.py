@@ -168,9 +168,9 @@ def test_reasoning_tokens_are_counted_where_claude_tells_them() -> None:
         ({}, None),
         ({"totalTokens": 5}, None),
         ({"inputTokens": 5}, Usage(5, 0)),
-        ({"inputTokens": -5, "outputTokens": 2.0}, Usage(0, 2)),
+        ({"inputTokens": -5, "outputTokens": 2.0}, Usage(0, 2, estimated=True, doubt="negative")),
         ({"inputTokens": "5", "outputTokens": True}, None),
-        ({"inputTokens": 1e300, "outputTokens": 1}, Usage(0, 1)),
+        ({"inputTokens": 1e300, "outputTokens": 1}, Usage(0, 1, estimated=True, doubt="not_a_number")),
     ],
 )
 def test_usage_that_is_odd_or_missing_is_no_failure(usage: Any, expected: Usage | None) -> None:
@@ -413,7 +413,7 @@ def test_half_a_surrogate_pair_leaves_as_the_escape_it_came_as() -> None:
 
     assert [b"\\ud83d" in chunk.payload for chunk in found] == [False, True, False, True, False, False]
     assert found[1].output_bytes == 4
-    assert found[-1].usage == Usage(1, 0)
+    assert found[-1].usage == Usage(1, 0, estimated=True, doubt="not_a_number")
     whole = body({"text": "X"}, {"toolUse": {"toolUseId": "t", "name": "f", "input": {"a": "X"}}}, {"toolUse": {}}, {"toolUse": 7})
     got = BEDROCK.decode(whole.replace(b"X", b"\\ud83d").replace(b', {"toolUse": 7}', b", 7"), "", REQUEST)
     assert isinstance(got, Chunk) and got.payload.count(b"\\ud83d") == 2

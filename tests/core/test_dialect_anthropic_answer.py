@@ -131,8 +131,12 @@ def refused(body: bytes, content_type: str = "application/json") -> Failure:
     [
         (USAGE, Usage(17, 5, 4, 3)),
         ({"input_tokens": 2, "output_tokens": 9, "output_tokens_details": {"thinking_tokens": 7}}, Usage(2, 9, reasoning_tokens=7)),
-        ({"output_tokens": 2.0, "output_tokens_details": {"thinking_tokens": 9}}, Usage(0, 2, reasoning_tokens=2)),
-        ({"input_tokens": -1, "output_tokens": True, "cache_read_input_tokens": float("nan")}, Usage(0, 0)),
+        (
+            {"output_tokens": 2.0, "output_tokens_details": {"thinking_tokens": 9}},
+            Usage(0, 2, reasoning_tokens=2, estimated=True, doubt="inconsistent"),
+        ),
+        ({"input_tokens": -1, "output_tokens": 3}, Usage(0, 3, estimated=True, doubt="negative")),
+        ({"input_tokens": -1, "output_tokens": True, "cache_read_input_tokens": float("nan")}, None),
         ({"cache_read_input_tokens": 1}, None),
         ("odd", None),
     ],

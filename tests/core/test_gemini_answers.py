@@ -310,9 +310,12 @@ def test_log_probabilities_of_a_stream_ride_on_its_chunks() -> None:
     ("raw", "usage"),
     [
         ({"promptTokenCount": 5, "toolUsePromptTokenCount": 2, "candidatesTokenCount": 1}, Usage(7, 1)),
-        ({"promptTokenCount": 5, "cachedContentTokenCount": 9}, Usage(5, 0, 5)),
-        ({"promptTokenCount": -5, "candidatesTokenCount": "3", "thoughtsTokenCount": 2}, Usage(0, 2, reasoning_tokens=2)),
-        ({"promptTokenCount": True}, Usage()),
+        ({"promptTokenCount": 5, "cachedContentTokenCount": 9}, Usage(5, 0, 5, estimated=True, doubt="inconsistent")),
+        (
+            {"promptTokenCount": -5, "candidatesTokenCount": "3", "thoughtsTokenCount": 2},
+            Usage(0, 2, reasoning_tokens=2, estimated=True, doubt="negative"),
+        ),
+        ({"promptTokenCount": True}, None),
         ({}, None),
         (5, None),
     ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from n4n.core.catalog import PICO, Price, PriceList, PriceTier
 from n4n.core.chat import Usage
-from n4n.core.pricing import cost_pico, usd
+from n4n.core.pricing import cost_pico, is_priced, usd, why_unpriced
 
 MICRO = 1_000_000  # pico-USD per token, for one USD per 1,000,000 tokens
 PLAIN = PriceList(Price(input=1_250_000, output=10 * MICRO, cached_input=625_000))
@@ -64,6 +64,43 @@ def test_parts_larger_than_the_whole_are_cut_to_it() -> None:
     assert cost_pico(usage, PLAIN) == 10 * 625_000
 
 
+def test_a_tier_of_service_has_a_whole_list_of_its_own_or_no_price() -> None:
+    prices = PriceList(Price(input=10, output=20, cached_input=1), services={"flex": PriceList(Price(input=5, output=10))})
+
+    assert cost_pico(Usage(2, 1, cached_tokens=2), prices) == 2 + 20
+    assert cost_pico(Usage(2, 1, cached_tokens=2, service_tier="flex"), prices) == 2 * 5 + 10, "nothing is inherited"
+    assert cost_pico(Usage(2, 1, service_tier="scale"), prices) is None
+    assert cost_pico(Usage(2, 1, service_tier="flex"), None) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "why"),
+    [
+        (Usage(2, 1), ""),
+        (Usage(2, 1, service_tier="scale"), "service tier scale"),
+        (Usage(2, 1, audio_input_tokens=1), "audio input"),
+        (Usage(2, 1, audio_output_tokens=1), "audio output"),
+        (Usage(2, 1, image_output_tokens=1), "image output"),
+        (Usage(2, 1, image_input_tokens=1), ""),
+        (Usage(2, 1, image_input_tokens=1, service_tier="flex"), "input or output"),
+        (Usage(2, 0, audio_input_tokens=1, service_tier="flex"), "audio input"),
+    ],
+)
+def test_what_has_no_price_is_told_in_words(usage: Usage, why: str) -> None:
+    prices = PriceList(Price(input=10, output=20), services={"flex": PriceList(Price(input=5))})
+
+    assert why_unpriced(usage, prices) == why
+    assert (cost_pico(usage, prices) is None) == bool(why)
+    assert why_unpriced(usage, None) == "", "an endpoint without any price needs no reason"
+
+
+@pytest.mark.parametrize(
+    ("prices", "priced"), [(None, False), (PriceList(Price()), False), (PriceList(Price(input=1)), False), (PriceList(Price(0, 0)), True)]
+)
+def test_an_endpoint_is_priced_when_input_and_output_are(prices: PriceList | None, priced: bool) -> None:
+    assert is_priced(prices) is priced
+
+
 _TOKENS = st.integers(0, 10**7)
 _RATE = st.integers(0, 10**9)
 
@@ -76,6 +113,30 @@ def test_the_cost_is_never_negative_and_never_above_all_input_at_the_dearest(
 
     assert cost is not None
     assert prompt * min(a, b, c) + output * d <= cost <= prompt * max(a, b, c) + output * d
+
+
+_PARTS = ("cached", "written", "hourly", "heard", "seen", "spoken", "drawn", "fresh", "said")
+
+
+@given(
+    st.fixed_dictionaries(dict.fromkeys(_PARTS, st.integers(0, 10**6))), st.lists(_RATE, min_size=9, max_size=9), st.sampled_from(_PARTS)
+)
+def test_the_cost_is_the_sum_of_disjoint_parts_and_grows_with_each(parts: dict[str, int], rates: list[int], grown: str) -> None:
+    prices = PriceList(Price(*rates))
+
+    def usage(of: dict[str, int]) -> Usage:
+        prompt = sum(of[name] for name in ("fresh", "cached", "written", "hourly", "heard", "seen"))
+        written, output = of["written"] + of["hourly"], of["said"] + of["spoken"] + of["drawn"]
+        media = {"audio_input_tokens": of["heard"], "audio_output_tokens": of["spoken"], "image_input_tokens": of["seen"]}
+        return Usage(prompt, output, of["cached"], written, cache_write_1h_tokens=of["hourly"], image_output_tokens=of["drawn"], **media)
+
+    cost, more = cost_pico(usage(parts), prices), cost_pico(usage({**parts, grown: parts[grown] + 1}), prices)
+
+    order = ("fresh", "said", "cached", "written", "hourly", "heard", "spoken", "seen", "drawn")
+    assert cost == sum(parts[name] * rate for name, rate in zip(order, rates, strict=True))
+    assert more is not None
+    assert cost is not None
+    assert more - cost == rates[order.index(grown)]
 
 
 @given(_TOKENS, _TOKENS, _RATE)

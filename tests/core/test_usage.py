@@ -50,8 +50,8 @@ def test_what_holds_no_count_is_no_usage(raw: object) -> None:
 def test_what_is_missing_is_filled_from_the_total() -> None:
     assert normalise({"prompt_tokens": 10, "total_tokens": 12}) == Usage(10, 2)
     assert normalise({"completion_tokens": 2, "total_tokens": 12}) == Usage(10, 2)
-    assert normalise({"completion_tokens": 2}) == Usage(0, 2)
-    assert normalise({"prompt_tokens": 2}) == Usage(2, 0)
+    assert normalise({"completion_tokens": 2}) == Usage(0, 2, estimated=True, doubt="missing")
+    assert normalise({"prompt_tokens": 2}) == Usage(2, 0, estimated=True, doubt="missing")
 
 
 def test_what_is_no_count_becomes_none_or_the_nearest_one() -> None:
@@ -63,7 +63,22 @@ def test_what_is_no_count_becomes_none_or_the_nearest_one() -> None:
         "cached_tokens": float("inf"),
     }
 
-    assert normalise(raw) == Usage(0, 2)
+    assert normalise(raw) == Usage(0, 2, estimated=True, doubt="negative")
+
+
+def test_a_total_that_the_parts_do_not_make_is_told_and_the_parts_stay() -> None:
+    assert normalise({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 11}) == Usage(9, 3, estimated=True, doubt="inconsistent")
+
+
+def test_media_of_a_cache_are_the_caches() -> None:
+    raw = {
+        "prompt_tokens": 100, "completion_tokens": 1,
+        "prompt_tokens_details": {"cached_tokens": 60, "audio_tokens": 50, "cached_tokens_details": {"audio_tokens": 30}},
+    }  # fmt: skip
+
+    assert normalise(raw) == Usage(100, 1, 60, audio_input_tokens=20)
+    raw["prompt_tokens_details"] = {"cached_tokens": 60, "audio_tokens": 50}
+    assert normalise(raw) == Usage(100, 1, 60, audio_input_tokens=40), "no more than what is not the cache's"
 
 
 _ANY = st.one_of(
@@ -98,6 +113,7 @@ def test_whatever_is_reported_the_parts_fit_together(raw: dict[str, object]) -> 
 def test_an_estimate_says_that_it_is_one_and_rounds_up() -> None:
     assert estimate(9, 1) == Usage(3, 1, estimated=True)
     assert estimate(0, 0) == Usage(0, 0, estimated=True)
+    assert estimate(9, 9, 4.5, 2.0) == Usage(2, 5, estimated=True)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +148,10 @@ def test_which_reports_are_not_believed(usage: Usage | None, has_output: bool, e
         {"prompt_tokens": 9, "completion_tokens": 3, "cache_write_tokens": 2},
         {"prompt_tokens": -9, "completion_tokens": 3.5},
         {"prompt_tokens": "nine"},
+        {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 13},
+        {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"audio_tokens": 2}},
+        {"prompt_tokens": 9, "completion_tokens": 3, "completion_tokens_details": {"audio_tokens": 2}},
+        {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cache_write_tokens_details": {"ttl_12h_tokens": 1}}},
         {"total_tokens": 4},
         {},
         [],

@@ -17,6 +17,7 @@ from n4n.core.chat import Chunk, Comment, Done, Event, Failed, Usage
 from n4n.core.dialects import completion, deltas
 from n4n.core.dialects.classify import Told, failure_inside, garbled, read_error
 from n4n.core.dialects.deltas import FINISHES, CallFragment, FunctionFragment, Object, Sound, ToolCalls, text_bytes
+from n4n.core.service_tiers import tier_of
 from n4n.core.sse import SseComment, SseEvent, SseItem, SseParser
 from n4n.core.usage import normalise
 
@@ -58,6 +59,7 @@ class _Chunk(msgspec.Struct, gc=False):
     usage: dict[str, object] | None = None
     error: object = None
     x_groq: _Groq | None = None
+    service_tier: object = None
 
 
 _READ = msgspec.json.Decoder(_Chunk).decode
@@ -66,7 +68,7 @@ _READ = msgspec.json.Decoder(_Chunk).decode
 class ChunkDecoder:
     """The decoder of one streamed answer with status 200; `n` choices were asked for."""
 
-    __slots__ = ("_calls", "_finished", "_line_by_line", "_n", "_over", "_parser", "_seen", "_whole", "_whole_size")
+    __slots__ = ("_calls", "_finished", "_line_by_line", "_n", "_over", "_parser", "_seen", "_tier", "_whole", "_whole_size")
 
     def __init__(self, n: int = 1, parser: SseParser | None = None) -> None:
         self._n = n
@@ -78,6 +80,7 @@ class ChunkDecoder:
         self._whole_size = -1  # -1: nothing but blanks has come
         self._line_by_line = True
         self._over = False
+        self._tier: object = None  # of service, the latest that was told
 
     def __repr__(self) -> str:
         return f"<ChunkDecoder {'over' if self._over else 'open'}, {len(self._finished)} of {len(self._seen)} choices finished>"
@@ -227,9 +230,11 @@ class ChunkDecoder:
         for choice in chunk.choices:
             if finishes or choice.index not in self._seen:
                 self._note(choice.index, choice.finish_reason is not None)
-        usage = None if chunk.usage is None else normalise(chunk.usage)
+        if chunk.service_tier is not None:
+            self._tier = chunk.service_tier
+        usage = None if chunk.usage is None else normalise(chunk.usage, tier_of(self._tier))
         if usage is None and groq is not None:
-            usage = normalise(groq.usage)
+            usage = normalise(groq.usage, tier_of(self._tier))
         return Chunk(data, content, finishes, bool(chunk.choices), usage, size, finishes and self._open())
 
     def _note(self, index: int, finished: bool) -> None:
@@ -253,7 +258,8 @@ class ChunkDecoder:
             return Failed(failure_inside(told))
         if not isinstance(said, dict):
             return _COMMENT
-        usage = normalise(said.get("usage")) or normalise(_inner(said, "x_groq").get("usage"))
+        tier = tier_of(said.get("service_tier") or self._tier)
+        usage = normalise(said.get("usage"), tier) or normalise(_inner(said, "x_groq").get("usage"), tier)
         choices = said.get("choices")
         if isinstance(choices, list) and choices:
             return self._repaired(said, [choice for choice in choices if isinstance(choice, dict)], usage, data)

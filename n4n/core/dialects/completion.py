@@ -14,6 +14,7 @@ from n4n.core.dialects import deltas
 from n4n.core.dialects.classify import failure_inside, garbled, read_error
 from n4n.core.dialects.deltas import FunctionFragment, Object, Sound, text_bytes
 from n4n.core.errors import Failure, FailureClass
+from n4n.core.service_tiers import tier_of
 from n4n.core.usage import normalise
 
 NOT_UTF8 = "the provider's answer is not valid JSON in UTF-8"
@@ -48,6 +49,7 @@ class _Completion(msgspec.Struct, gc=False):
     choices: list[_Choice]
     usage: msgspec.Raw = msgspec.Raw()
     error: object = None
+    service_tier: object = None
 
 
 _READ = msgspec.json.Decoder(_Completion)
@@ -76,7 +78,7 @@ def read_whole(body: bytes) -> Chunk | Failure:
         size, speaks = sum(map(_size, whole.choices)), any(map(_speaks, whole.choices))
     else:
         return _read_loosely(body)
-    return Chunk(body, content=speaks, finishes=True, usage=usage.read(whole.usage), output_bytes=size)
+    return Chunk(body, content=speaks, finishes=True, usage=usage.read(whole.usage, tier_of(whole.service_tier)), output_bytes=size)
 
 
 def _is_right(choice: _Choice) -> bool:
@@ -130,7 +132,8 @@ def _read_loosely(body: bytes) -> Chunk | Failure:
         if failure is not None:
             return failure
         changed |= repaired
-    usage = normalise(cast(Object, whole).get("usage"))
+    known = cast(Object, whole)
+    usage = normalise(known.get("usage"), tier_of(known.get("service_tier")))
     messages = [cast(Object, choice["message"]) for choice in choices]
     spoke, size = any(map(deltas.has_output, messages)), sum(map(deltas.output_bytes, messages))
     return Chunk(json_bytes.dump(whole) if changed else body, content=spoke, finishes=True, usage=usage, output_bytes=size)

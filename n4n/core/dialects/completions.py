@@ -21,6 +21,7 @@ from n4n.core.dialects.embeddings import beside_chat
 from n4n.core.dialects.frames import END_MARK, Frame, Frames, Item, KeepAlive, Whole
 from n4n.core.dialects.kinds import TEXT_COMPLETIONS
 from n4n.core.errors import Failure
+from n4n.core.service_tiers import tier_of
 from n4n.core.usage import normalise
 
 SHAPE = "openai_completions"  # of requests and answers in these words
@@ -39,7 +40,8 @@ class _Choice(msgspec.Struct, gc=False):
 class _Said(msgspec.Struct, gc=False):
     kind: object = msgspec.field(default=None, name="object")
     choices: list[_Choice] = []
-    usage: dict[str, object] | None = None
+    usage: object = None
+    service_tier: object = None
     error: object = None
 
 
@@ -197,7 +199,7 @@ def _read(raw: bytes) -> _Said | None:
 
 def _chunk(payload: bytes, said: _Said, *, finishes: bool) -> Chunk:
     size = sum(text_bytes(choice.text) for choice in said.choices)
-    return Chunk(payload, size > 0, finishes, bool(said.choices), normalise(said.usage), size, shape=SHAPE)
+    return Chunk(payload, size > 0, finishes, bool(said.choices), normalise(said.usage, tier_of(said.service_tier)), size, shape=SHAPE)
 
 
 def _joined(payloads: list[bytes]) -> dict[str, object]:

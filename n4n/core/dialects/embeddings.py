@@ -28,7 +28,7 @@ _NO_MESSAGES = {"messages": msgspec.Raw(b'[{"role":"user","content":"-"}]')}
 
 class _Answer(msgspec.Struct, gc=False):
     data: msgspec.Raw
-    usage: dict[str, object] | None = None
+    usage: object = None
     error: object = None
 
 

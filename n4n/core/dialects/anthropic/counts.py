@@ -12,6 +12,8 @@ from typing import cast
 import msgspec
 
 from n4n.core.chat import Usage
+from n4n.core.service_tiers import tier_of
+from n4n.core.usage import Told, fitted
 
 
 class Counts(msgspec.Struct, frozen=True, gc=False):
@@ -23,26 +25,31 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
     output: int | None = None
     thinking: int | None = None
     hourly: int | None = None  # of `written`
+    tier: str = ""  # of service
+    doubt: str = ""  # why a count that was told is none
 
     def told(self, said: object) -> Counts:
         """With what one `usage` object says laid over it."""
         if not isinstance(said, Mapping):
             return self
-        usage = cast(Mapping[str, object], said)
+        usage, told = cast(Mapping[str, object], said), Told(self.doubt)
         details, lifetimes = usage.get("output_tokens_details"), usage.get("cache_creation")
-        thinking = _count(details.get("thinking_tokens")) if isinstance(details, Mapping) else None
+        thinking = details.get("thinking_tokens") if isinstance(details, Mapping) else None
+        hourly = lifetimes.get("ephemeral_1h_input_tokens") if isinstance(lifetimes, Mapping) else None
         return Counts(
-            _later(usage.get("input_tokens"), self.uncached),
-            _later(usage.get("cache_creation_input_tokens"), self.written),
-            _later(usage.get("cache_read_input_tokens"), self.read),
-            _later(usage.get("output_tokens"), self.output),
-            self.thinking if thinking is None else thinking,
-            _later(lifetimes.get("ephemeral_1h_input_tokens"), self.hourly) if isinstance(lifetimes, Mapping) else self.hourly,
+            _later(told, usage.get("input_tokens"), self.uncached),
+            _later(told, usage.get("cache_creation_input_tokens"), self.written),
+            _later(told, usage.get("cache_read_input_tokens"), self.read),
+            _later(told, usage.get("output_tokens"), self.output),
+            _later(told, thinking, self.thinking),
+            _later(told, hourly, self.hourly),
+            _tier(usage) or self.tier,
+            told.doubt,
         )
 
     def before_output(self) -> Counts:
         """The same input; the output that a stream's first event tells is a placeholder, no count."""
-        return Counts(self.uncached, self.written, self.read, hourly=self.hourly)
+        return Counts(self.uncached, self.written, self.read, hourly=self.hourly, tier=self.tier, doubt=self.doubt)
 
     @property
     def usage(self) -> Usage | None:
@@ -50,8 +57,10 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
         if self.uncached is None and self.output is None:
             return None
         read, written, output = self.read or 0, self.written or 0, self.output or 0
-        thinking, hourly = min(self.thinking or 0, output), min(self.hourly or 0, written)
-        return Usage((self.uncached or 0) + read + written, output, read, written, thinking, cache_write_1h_tokens=hourly)
+        prompt, told = (self.uncached or 0) + read + written, Told(self.doubt)
+        return fitted(
+            told, prompt, output, cached=read, written=written, hourly=self.hourly or 0, reasoning=self.thinking or 0, tier=self.tier
+        )
 
 
 NOTHING = Counts()
@@ -81,14 +90,11 @@ def in_chat(usage: Usage) -> dict[str, object]:
     }
 
 
-def _later(said: object, before: int | None) -> int | None:
-    count = _count(said)
+def _later(told: Told, said: object, before: int | None) -> int | None:
+    count = told.count(said)
     return before if count is None else count
 
 
-def _count(said: object) -> int | None:
-    if type(said) is int:
-        return max(0, said)
-    if isinstance(said, float) and abs(said) < 1e15:  # false for NaN and infinity too
-        return max(0, int(said))
-    return None
+def _tier(usage: Mapping[str, object]) -> str:
+    """The tier of service; what was asked to be fast is priced as that, whatever tier it had."""
+    return tier_of(usage.get("speed")) or tier_of(usage.get("service_tier"))

@@ -48,7 +48,7 @@ class Opening(msgspec.Struct, gc=False):
 
     id: str | None = None
     model: str | None = None
-    usage: dict[str, object] | None = None
+    usage: object = None
 
 
 class Said(msgspec.Struct, gc=False):
@@ -59,7 +59,7 @@ class Said(msgspec.Struct, gc=False):
     message: Opening | None = None
     content_block: Block | None = None
     delta: Delta | None = None
-    usage: dict[str, object] | None = None
+    usage: object = None
     error: object = None
 
 

@@ -41,7 +41,7 @@ def _why_not(body: bytes) -> Failure:
 def as_chunk(whole: Whole, seed: bytes, model: str) -> Chunk:
     """A whole answer as the chunk that a chat's client gets; `model` is the client's word for it, `seed` makes its id."""
     message = _Message(whole.output.message.content)
-    usage = usage_of(whole.usage, reasoning_in(whole.additionalModelResponseFields))
+    usage = usage_of(whole.usage, reasoning_in(whole.additionalModelResponseFields), whole.serviceTier)
     reason = finish_reason(whole.stopReason, calls=bool(message.calls))
     completion = {
         "id": made_id(seed),

@@ -11,43 +11,51 @@ from typing import cast
 import msgspec
 
 from n4n.core.chat import Usage
+from n4n.core.service_tiers import tier_of
+from n4n.core.usage import Told as Reading
+from n4n.core.usage import fitted
 
 REASONING_PATH = "/usage/output_tokens_details"  # where Claude tells what it reasoned; Converse has no word for it
-
-
-class Lifetime(msgspec.Struct, gc=False):
-    """How much was written to be kept for how long."""
-
-    ttl: object = None
-    inputTokens: object = None
 
 
 class Told(msgspec.Struct, gc=False):
     """`usage` of an answer."""
 
-    inputTokens: int | float | None = None
-    outputTokens: int | float | None = None
-    cacheReadInputTokens: int | float | None = None
-    cacheWriteInputTokens: int | float | None = None
-    cacheDetails: list[Lifetime] | None = None
+    inputTokens: object = None
+    outputTokens: object = None
+    cacheReadInputTokens: object = None
+    cacheWriteInputTokens: object = None
+    cacheDetails: object = None  # a list of how much was written to be kept for how long
 
 
-def usage_of(told: Told | None, reasoning: int = 0) -> Usage | None:
+def usage_of(said: Told | None, reasoning: object = None, service_tier: object = None) -> Usage | None:
     """All input, cached and written included; None: nothing was told."""
-    if told is None or (told.inputTokens is None and told.outputTokens is None):
+    if said is None:
         return None
-    read, written = _count(told.cacheReadInputTokens), _count(told.cacheWriteInputTokens)
-    output = _count(told.outputTokens)
-    hourly = min(written, sum(_count(one.inputTokens) for one in told.cacheDetails or () if one.ttl == "1h"))
-    prompt = _count(told.inputTokens) + read + written
-    return Usage(prompt, output, read, written, min(reasoning, output), cache_write_1h_tokens=hourly)
+    told = Reading()
+    fresh, output = told.count(said.inputTokens), told.count(said.outputTokens)
+    if fresh is None and output is None:
+        return None
+    read, written = told.some(said.cacheReadInputTokens), told.some(said.cacheWriteInputTokens)
+    details = said.cacheDetails if isinstance(said.cacheDetails, list) else ()
+    hourly = sum(told.some(one.get("inputTokens")) for one in details if isinstance(one, dict) and one.get("ttl") == "1h")
+    return fitted(
+        told,
+        (fresh or 0) + read + written,
+        output or 0,
+        cached=read,
+        written=written,
+        hourly=hourly,
+        reasoning=told.some(reasoning),
+        tier=tier_of(service_tier.get("type")) if isinstance(service_tier, dict) else "",
+    )
 
 
-def reasoning_in(fields: object) -> int:
+def reasoning_in(fields: object) -> object:
     """The tokens of reasoning among an answer's `additionalModelResponseFields`, where they were asked for."""
     for name in ("usage", "output_tokens_details"):
         fields = cast(object, fields.get(name)) if isinstance(fields, dict) else None
-    return _count(fields.get("thinking_tokens")) if isinstance(fields, dict) else 0
+    return fields.get("thinking_tokens") if isinstance(fields, dict) else None
 
 
 def in_chat(usage: Usage) -> dict[str, object]:
@@ -59,9 +67,3 @@ def in_chat(usage: Usage) -> dict[str, object]:
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
-
-
-def _count(said: object) -> int:
-    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said < 1e15:  # false for NaN and infinity too
-        return 0
-    return int(said)

@@ -84,6 +84,7 @@ class Said(msgspec.Struct, gc=False):
     stopReason: str | None = None
     usage: Told | None = None
     additionalModelResponseFields: object = None
+    serviceTier: object = None
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -101,6 +102,7 @@ class Whole(msgspec.Struct, gc=False):
     stopReason: str | None = None
     usage: Told | None = None
     additionalModelResponseFields: object = None
+    serviceTier: object = None
 
 
 _SAID = msgspec.json.Decoder(Said)
@@ -146,8 +148,7 @@ def _lenient(said: Object) -> Object:
     if isinstance(message.get("content"), list):
         blocks = [_block(block) for block in cast(list[object], message["content"]) if isinstance(block, dict)]
         made["output"] = {"message": {"content": blocks}}
-    numbers = {name: count for name, count in _inner(made, "usage").items() if type(count) in (int, float)}
-    return {**made, "usage": numbers or None, "stopReason": _text(made.get("stopReason"))}
+    return {**made, "usage": _inner(made, "usage") or None, "stopReason": _text(made.get("stopReason"))}
 
 
 def _block(block: object) -> object:

@@ -37,7 +37,8 @@ class ConverseDecoder:
         self._frames = Frames()
         self._writer = ChatWriter(model)
         self._whole: list[bytes] | None = None  # the body so far, where it is no stream at all
-        self._size = self._reasoning = 0
+        self._size = 0
+        self._reasoning: object = None
         self._began = self._finished = self._over = False
 
     def __repr__(self) -> str:
@@ -90,7 +91,7 @@ class ConverseDecoder:
 
     def _said(self, name: str, said: Said, payload: bytes, events: list[Event]) -> None:
         if name == "metadata":
-            usage = usage_of(said.usage, self._reasoning)
+            usage = usage_of(said.usage, self._reasoning, said.serviceTier)
             events.append(_COMMENT if usage is None else self._writer.usage(usage))
             if self._finished:
                 self._done(events)

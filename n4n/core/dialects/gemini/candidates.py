@@ -12,6 +12,8 @@ from n4n.core.dialects.classify import garbled
 from n4n.core.dialects.deltas import text_bytes
 from n4n.core.dialects.gemini import signatures
 from n4n.core.errors import Failure, FailureClass
+from n4n.core.service_tiers import tier_of
+from n4n.core.usage import NO_MEDIA, Media, Told, fitted
 
 Object = dict[str, object]
 
@@ -148,18 +150,40 @@ def usage_of(said: Object) -> Usage | None:
     raw = said.get("usageMetadata")
     if not isinstance(raw, dict) or not raw:
         return None
-    prompt = _count(raw.get("promptTokenCount")) + _count(raw.get("toolUsePromptTokenCount"))
-    thought = _count(raw.get("thoughtsTokenCount"))
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=_count(raw.get("candidatesTokenCount")) + thought,
-        cached_tokens=min(prompt, _count(raw.get("cachedContentTokenCount"))),
-        reasoning_tokens=thought,
+    told = Told()
+    asked, spoken, total = (told.count(raw.get(f"{what}TokenCount")) for what in ("prompt", "candidates", "total"))
+    thought = told.some(raw.get("thoughtsTokenCount"))
+    prompt = (asked or 0) + told.some(raw.get("toolUsePromptTokenCount"))
+    if asked is None and total is None and not thought and spoken is None:
+        return None
+    return fitted(
+        told,
+        prompt,
+        (spoken or 0) + thought,
+        cached=told.some(raw.get("cachedContentTokenCount")),
+        reasoning=thought,
+        media=_media(told, raw),
+        tier=tier_of(raw.get("trafficType")) or tier_of(raw.get("serviceTier")),
     )
 
 
-def _count(value: object) -> int:
-    return max(0, value) if type(value) is int else 0
+def _media(told: Told, raw: Object) -> Media:
+    """Tokens by modality; a cache's are among the prompt's."""
+    prompt, cached, spoken = (_by_modality(told, raw.get(f"{what}TokensDetails")) for what in ("prompt", "cache", "candidates"))
+    if not (prompt or spoken):
+        return NO_MEDIA
+    audio, image = (max(0, prompt.get(kind, 0) - cached.get(kind, 0)) for kind in ("AUDIO", "IMAGE"))
+    return Media(audio, spoken.get("AUDIO", 0), image, spoken.get("IMAGE", 0))
+
+
+def _by_modality(told: Told, details: object) -> dict[str, int]:
+    """Of sounds and pictures; what a video, a document or a text takes costs what text costs."""
+    found: dict[str, int] = {}
+    for one in details if isinstance(details, list) else ():
+        kind = one.get("modality") if isinstance(one, dict) else None
+        if kind in ("AUDIO", "IMAGE") and (count := told.some(one.get("tokenCount"))):
+            found[kind] = found.get(kind, 0) + count
+    return found
 
 
 def logprobs_of(candidate: Object) -> Object | None:

@@ -29,7 +29,7 @@ def read_whole(body: bytes, *, native: bool) -> Chunk | Failure:
         payload,
         content=any(map(chat_items.speaks, answer.output)),
         finishes=True,
-        usage=counts.read(answer.usage),
+        usage=counts.read(answer.usage, answer.service_tier),
         output_bytes=sum(map(chat_items.size, answer.output)),
         shape=SHAPE if native else CHAT,
     )
@@ -71,7 +71,7 @@ def _completion(answer: Answer) -> Object:
     }
     message.update((name, value) for name, value in extras.items() if value)
     logprobs = [one for part in parts for one in part.logprobs or ()]
-    usage = counts.read(answer.usage)
+    usage = counts.read(answer.usage, answer.service_tier)
     return {
         "id": answer.id or "",
         "object": "chat.completion",

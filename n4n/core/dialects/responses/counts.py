@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from n4n.core.chat import Usage
+from n4n.core.service_tiers import tier_of
 from n4n.core.usage import normalise
 
 _SPELLINGS = {
@@ -16,9 +17,11 @@ _SPELLINGS = {
 }
 
 
-def read(said: Mapping[str, object] | None) -> Usage | None:
-    """A `usage` object; None where no count can be read."""
-    return None if said is None else normalise({ours: said.get(theirs) for ours, theirs in _SPELLINGS.items()})
+def read(said: object, service_tier: object = None) -> Usage | None:
+    """A `usage` object, and the answer's tier beside it; None where no count can be read."""
+    if not isinstance(said, Mapping):
+        return None
+    return normalise({ours: said.get(theirs) for ours, theirs in _SPELLINGS.items()}, tier_of(service_tier))
 
 
 def spelled(usage: Usage) -> dict[str, object]:

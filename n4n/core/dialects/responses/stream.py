@@ -96,7 +96,7 @@ class ResponseDecoder:
 
     def _said(self, said: Said, data: bytes, events: list[Event]) -> None:
         last = said.type in _LAST
-        usage = counts.read(said.response.usage) if said.response is not None else None
+        usage = counts.read(said.response.usage, said.response.service_tier) if said.response is not None else None
         if self._writer is None:
             content, size = _speaks(said), text_bytes(said.delta) if said.type in _OUTPUT else 0
             event = said.type.encode(errors="replace")

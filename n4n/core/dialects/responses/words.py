@@ -56,7 +56,8 @@ class Answer(msgspec.Struct, gc=False):
     created_at: float | None = None
     output: list[Item] | None = None
     incomplete_details: Incomplete | None = None
-    usage: Object | None = None
+    usage: object = None
+    service_tier: object = None
     error: object = None
 
 
