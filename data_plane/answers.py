@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Protocol
 
+from data_plane.aside import Aside
 from data_plane.meter import Meter, note
 from data_plane.outgoing import Outgoing
 from data_plane.record import Record
 from data_plane.replies import error_body
 from n4n.core.chat import ChatRequest, Chunk, Usage
 from n4n.core.errors import GatewayError
+from n4n.core.large import LARGE
 from n4n.core.skins.skin import Frames, Skin
 
 USAGE_WAIT_S = 2.0  # how long a finish chunk waits for the usage that belongs on it
@@ -69,8 +72,8 @@ def _endpoint_fields(provider: str, endpoint: str, model: str) -> bytes:
 class WholeAnswer:
     """One JSON body."""
 
-    def __init__(self, outgoing: Outgoing, record: Record, skin: Skin, asked: ChatRequest) -> None:
-        self._outgoing, self._record, self._skin, self._asked = outgoing, record, skin, asked
+    def __init__(self, outgoing: Outgoing, record: Record, skin: Skin, asked: ChatRequest, aside: Aside) -> None:
+        self._outgoing, self._record, self._skin, self._asked, self._aside = outgoing, record, skin, asked, aside
         self._chunk: Chunk | None = None
         self.wake_at: float | None = None
         self.quiet_until: float | None = None
@@ -87,7 +90,11 @@ class WholeAnswer:
         """Sends the response, n4n's block in it; ClientGone when nobody takes it."""
         assert self._chunk is not None
         record, cached = self._record, usage is not None and usage.cached_tokens > 0
-        body = self._skin.whole(self._chunk, self._asked, usage, note(record))
+        say = self._skin.whole
+        if len(self._chunk.payload) < LARGE:
+            body = say(self._chunk, self._asked, usage, note(record))
+        else:
+            body = await self._aside.do(partial(say, self._chunk, self._asked, usage, note(record)))
         record.bytes_out = len(body)
         status = _BYPASS if record.no_store else _HIT if cached else _MISS
         cost = b"" if record.cost_usd is None else b"x-n4n-usage-cost-usd: %b\r\n" % record.cost_usd.encode()
@@ -138,17 +145,29 @@ class StreamAnswer:
 
     def flush(self) -> Coroutine[object, object, None]:
         """Writes what came together together; a comment where nothing did."""
-        return self._write(b"".join(self._unsent) or self._skin.keep_alive, last=False)
+        return self._in_turn(last=False) if self._much else self._write(b"".join(self._unsent) or self._skin.keep_alive, last=False)
 
     async def finish(self, usage: Usage | None) -> None:
         """The last chunks, with the block on the last one, and the end mark."""
         self._take(self._frames.finish(usage, note(self._record)))
-        await self._write(b"".join(self._unsent), last=True)
+        await (self._in_turn(last=True) if self._much else self._write(b"".join(self._unsent), last=True))
 
     async def interrupt(self, error: GatewayError) -> None:
         """One last event that says so; never a bare close, never a false finish."""
         self._unsent.append(self._frames.error(error_body(error, self._record)))
         await self._write(b"".join(self._unsent), last=True)
+
+    @property
+    def _much(self) -> bool:
+        """Whether several frames wait that are not worth copying together."""
+        return len(self._unsent) > 1 and sum(map(len, self._unsent)) > LARGE
+
+    async def _in_turn(self, *, last: bool) -> None:
+        *before, end = self._unsent
+        for frame in before:
+            await self._write(frame, last=False)
+            await asyncio.sleep(0)
+        await self._write(end, last=last)
 
     async def _write(self, piece: bytes, *, last: bool) -> None:
         self._unsent.clear()

@@ -12,7 +12,7 @@ from typing import cast
 from aiohttp import HttpVersion11
 
 from data_plane.bodies import BoundedRequest
-from data_plane.connections import Connection, whole
+from data_plane.connections import AT_ONCE, Connection, whole
 from data_plane.turns import Written
 
 _END = b"0\r\n\r\n"
@@ -50,6 +50,11 @@ class Outgoing:
 
     def piece(self, head: bytes, piece: bytes, *, end: bool) -> None:
         """The head, where it has not gone out yet, and some of the body, at least one byte."""
+        if len(piece) > AT_ONCE and self._chunked:  # not worth copying
+            self._connection.write(b"%b%x\r\n" % (head, len(piece)))
+            self._connection.write(piece)
+            self._connection.write(b"\r\n%b" % (_END if end else b""))
+            return
         framed = b"%x\r\n%b\r\n%b" % (len(piece), piece, _END if end else b"") if self._chunked else piece
         self._connection.write(head + framed if head else framed)
 

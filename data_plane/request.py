@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import assert_never
 
 import msgspec
@@ -25,6 +26,7 @@ from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, UpstreamReque
 from n4n.core.dialects import Dialect, StreamDecoder
 from n4n.core.directives import NONE, Directives
 from n4n.core.errors import FailedAttempt, Failure, FailureClass, RequestError, StreamInterrupted, Untellable
+from n4n.core.large import LARGE
 from n4n.core.plan import plan
 from n4n.core.pricing import cost_pico, usd
 from n4n.core.skins.skin import Skin
@@ -145,8 +147,11 @@ async def _attempt(
     snapshot, health, record = router.snapshot, router.health, exchange.record
     dialect = router.dialects[candidate.endpoint.provider.dialect]
     try:
-        call = _encoded(router, exchange, dialect, candidate)
-    except RequestError:  # which nobody could read: nobody is asked
+        if exchange.chat.body_bytes < LARGE:
+            call = _encoded(router, exchange, dialect, candidate)
+        else:
+            call = await router.aside.do(partial(_encoded, router, exchange, dialect, candidate))
+    except (RequestError, asyncio.CancelledError):  # which nobody could read, or waits for: nobody is asked
         if candidate.trial:
             health.trial_abandoned(candidate, snapshot)
         raise
@@ -234,9 +239,13 @@ async def _take_whole(router: Router, exchange: Exchange, dialect: Dialect, repl
     """An answer that is no stream. The client sees nothing of it before it is whole and understood."""
     record, answer = exchange.record, exchange.answer
     try:
-        came = dialect.decode(await reply.read(), reply.content_type, exchange.chat)
+        body = await reply.read()
     except UpstreamFault as fault:
         return fault.failure
+    if len(body) < LARGE:
+        came = dialect.decode(body, reply.content_type, exchange.chat)
+    else:
+        came = await router.aside.do(partial(dialect.decode, body, reply.content_type, exchange.chat))
     if isinstance(came, Failure):
         return came
     now = router.clock()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from data_plane.answers import KEEP_ALIVE_S
+from data_plane.aside import Aside
 from data_plane.health import Health
 from data_plane.quota import Quotas
 from n4n.core.access import AccessSnapshot
@@ -37,6 +38,7 @@ class Router:
         self._spoken = frozenset(dialects)
         self._world: World | None = None  # the latest one that was asked for
         self.quotas: Quotas | None = None  # None: no store, so no limits are kept
+        self.aside = Aside()
         self.draw = random.random
         self.wall = time.time
         self.keep_alive_s = KEEP_ALIVE_S

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from data_plane.answers import Answer, StreamAnswer, WholeAnswer
 from data_plane.bodies import BoundedRequest
 from data_plane.callers import PRIORITIES, Asked, authenticate
@@ -10,6 +12,7 @@ from data_plane.outgoing import Outgoing
 from data_plane.record import Record
 from data_plane.request import Exchange, serve
 from data_plane.router import Router
+from n4n.core import large
 from n4n.core.skins.skin import Skin
 
 
@@ -25,7 +28,9 @@ async def converse(
         asked.check_priority()
         priority = asked.get("x-n4n-priority") or priority
     body = request.came()
-    chat = skin.read(await request.read() if body is None else body, asked.get)
+    if body is None:
+        body = await request.read()
+    chat = skin.read(body, asked.get) if len(body) < large.LARGE else await router.aside.do(partial(large.read, skin, body, asked.get))
     record.model, record.stream = chat.model, chat.stream
     record.ledger, record.body_bytes, record.most_output = meter.ledger, chat.body_bytes, chat.max_output_tokens
     record.priority = priority
@@ -34,7 +39,7 @@ async def converse(
     if chat.stream:
         answer = StreamAnswer(outgoing, record, meter, skin, skin.frames(chat), keep_alive_s=router.keep_alive_s)
     else:
-        answer = WholeAnswer(outgoing, record, skin, chat)
+        answer = WholeAnswer(outgoing, record, skin, chat, router.aside)
     exchange = Exchange(
         chat=chat,
         skin=skin,

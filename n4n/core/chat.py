@@ -116,6 +116,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     n: int = 1  # how many choices were asked for
     native: Native | None = None
     marked: bool = False  # a chat that may bear cache marks, or reasoning that one provider has signed
+    least_tokens: int | None = None  # fewer than any provider counts in it (n4n.core.fitness), where that has been counted already
 
 
 class Signing(msgspec.Struct, frozen=True):

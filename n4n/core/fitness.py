@@ -32,6 +32,8 @@ def most_bytes(endpoint: Endpoint) -> int | None:
 
 def least_tokens(request: ChatRequest) -> int:
     """Fewer tokens than any provider counts in a request; 0 where its size says nothing: it holds pictures, or sealed reasoning."""
+    if request.least_tokens is not None:
+        return request.least_tokens
     fields = request.fields if request.native is None else request.native.fields
     if not CONTENT.isdisjoint(request.features) or any(mark in bytes(raw) for raw in fields.values() for mark in _OPAQUE):
         return 0

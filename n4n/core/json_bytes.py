@@ -70,11 +70,15 @@ def parse(raw: bytes) -> object:
 
 
 def dump(value: object) -> bytes:
-    """The shortest JSON of a parsed value; half surrogate pairs leave as the escapes they came as."""
+    """The shortest JSON of a parsed value, raw JSON in it as it is; half surrogate pairs leave as the escapes they came as."""
     try:
         return encode(value)
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(value, separators=(",", ":"), default=_parsed).encode()
+
+
+def _parsed(raw: msgspec.Raw) -> object:
+    return json.loads(bytes(raw))
 
 
 def _refuse(name: str) -> NoReturn:

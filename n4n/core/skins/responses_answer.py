@@ -201,12 +201,12 @@ def message_item(name: str, parts: list[Object], status: str = "completed") -> O
     return {"id": name, "type": "message", "status": status, "role": "assistant", "content": parts}
 
 
-def text_part(text: str, annotations: list[Object], logprobs: list[Object]) -> Object:
+def text_part(text: str | msgspec.Raw, annotations: list[Object], logprobs: list[Object]) -> Object:
     """A part of a message that is text."""
     return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": logprobs}
 
 
-def reasoning_item(name: str, text: str, encrypted: str | None, status: str = "completed") -> Object:
+def reasoning_item(name: str, text: str | msgspec.Raw, encrypted: str | None, status: str = "completed") -> Object:
     """Reasoning, and what of it has to come back unread."""
     item: Object = {"id": name, "type": "reasoning", "status": status, "summary": [{"type": "summary_text", "text": text}] if text else []}
     return item if encrypted is None else {**item, "encrypted_content": encrypted}

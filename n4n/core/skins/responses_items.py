@@ -7,6 +7,10 @@ Reasoning and messages close when something else begins, calls at the end: their
 
 from __future__ import annotations
 
+from typing import cast
+
+import msgspec
+
 from n4n.core import json_bytes
 from n4n.core.skins.responses_answer import Fragment, Function, Object, call_item, message_item, reasoning_item, text_part
 from n4n.core.skins.responses_tools import Called, free_text
@@ -34,18 +38,23 @@ class Events:
 
 
 class _Part:
-    """A text that grows."""
+    """A text that grows. It may become many MiB long, and is told four times when it is whole: then it is JSON already."""
 
-    __slots__ = ("annotations", "kind", "logprobs", "texts")
+    __slots__ = ("_whole", "annotations", "kind", "logprobs", "texts")
 
     def __init__(self, kind: str) -> None:
         self.kind = kind  # output_text, refusal or reasoning_summary_text
         self.texts: list[str] = []
         self.annotations: list[Object] = []
         self.logprobs: list[Object] = []
+        self._whole: msgspec.Raw | None = None
+
+    def close(self) -> None:
+        """No more comes."""
+        self._whole = msgspec.Raw(json_bytes.dump("".join(self.texts)))
 
     def told(self) -> Object:
-        text = "".join(self.texts)
+        text = "".join(self.texts) if self._whole is None else self._whole
         if self.kind == "refusal":
             return {"type": "refusal", "refusal": text}
         return text_part(text, self.annotations, self.logprobs) if self.kind == "output_text" else {"type": "summary_text", "text": text}
@@ -64,7 +73,10 @@ class _Open:
     def told(self, status: str) -> Object:
         if self.kind == "message":
             return message_item(self.name, [part.told() for part in self.parts], status)
-        return reasoning_item(self.name, "".join("".join(part.texts) for part in self.parts), sealed(self.details), status)
+        text: str | msgspec.Raw = ""
+        if self.parts:  # there is one, for nothing else opens between two pieces of it
+            text = cast(str | msgspec.Raw, self.parts[0].told()["text"])
+        return reasoning_item(self.name, text, sealed(self.details), status)
 
 
 class _Call:
@@ -185,6 +197,7 @@ class Items:
         if not opened.parts:
             return []
         part, at = opened.parts[-1], _at(opened)
+        part.close()
         told, word = part.told(), "refusal" if part.kind == "refusal" else "text"
         more: Object = {"logprobs": part.logprobs} if part.kind == "output_text" else {}
         family = "content_part" if opened.kind == "message" else "reasoning_summary_part"

@@ -16,7 +16,7 @@ from tests.support.router import KEY, RunningRouter, running_router
 from tests.support.upstream import ScriptedUpstream
 
 Json = object
-_BASES = {"gemini": "/v1beta", "vertex": "/v1/projects/p/locations/global", "anthropic": "", "bedrock": ""}
+BASES = {"gemini": "/v1beta", "vertex": "/v1/projects/p/locations/global", "anthropic": "", "bedrock": ""}
 _QUIRKS = {"openai": ["max_completion_tokens"], "azure": ["max_completion_tokens"]}
 ALONE = {"stream_guard": {"chunks": 1}, "retry": {"max_retries": 0}}  # one attempt, and what came is shown
 
@@ -41,7 +41,7 @@ def providers(upstream: ScriptedUpstream) -> dict[str, object]:
     return {
         f"p-{name}": {
             "dialect": one.dialect,
-            "base_url": root + _BASES.get(one.dialect, "/v1"),
+            "base_url": root + BASES.get(one.dialect, "/v1"),
             "allow_private": True,
             "quirks": _QUIRKS.get(one.dialect, []),
         }
