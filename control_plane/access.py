@@ -12,18 +12,20 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import cast
 
+from control_plane.budget_rules import read_budgets, told_budget
 from control_plane.refusals import AlreadyRevoked, InvalidRequest
+from control_plane.tenants import TenantRecord
 from n4n.core import schema
 from n4n.core.access import KEY_PREFIX, Key, split_key
+from n4n.core.budgets import Budget, resaved
 from n4n.core.directives import HEADER, KEYS, parse
+from n4n.core.discovery import ResourceId
 from n4n.core.errors import InvalidDirective, Problem
 from n4n.core.schema import Field
-from n4n.runtime.wire import encode_key
+from n4n.runtime.wire import encode_key, key_resource, tenant_resource
 
-WINDOWS = ("day", "week", "month")
 _PUBLIC_ID = re.compile(r"[a-z0-9]{12}\Z")
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 _LAST_MS = 253_402_300_799_000  # the year 9999
@@ -31,8 +33,7 @@ _MAX_GRACE_MS = 90 * 86_400_000
 _positive = schema.whole(1, 10**12)
 _FIELDS = {
     "limits": Field(schema.table({name: Field(_positive) for name in ("rpm", "tpm", "concurrency", "streams", "burst")})),
-    "budget_usd": Field(schema.money),
-    "budget_window": Field(schema.choice(*WINDOWS)),
+    "budgets": Field(read_budgets),
     "directives": Field(schema.listed(schema.text)),
     "require_directives": Field(schema.listed(schema.text)),
     "models": Field(schema.listed(schema.text)),
@@ -42,11 +43,10 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """The rules of a key. `budget_usd` per `budget_window`; empty `models`: all."""
+    """The rules of a key. Empty `models`: all."""
 
     limits: Mapping[str, int] = field(default_factory=dict)
-    budget_usd: Decimal | None = None
-    budget_window: str | None = None
+    budgets: tuple[Budget, ...] = ()
     directives: tuple[str, ...] = ()
     require_directives: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -81,18 +81,21 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True)
 class AccessState:
-    """Keys at one access version: all that are not revoked, or, `changed_only`, those that are not as they were at an earlier one."""
+    """Keys and tenants at one access version: all that are not revoked, or, `changed_only`, those that are not as they were earlier."""
 
     version: int
     committed_at: datetime
     keys: tuple[KeyRecord, ...]
     changed_only: bool = False
+    tenants: tuple[TenantRecord, ...] = ()
 
-    def encoded(self) -> Iterator[tuple[str, bytes | None]]:
-        """Public id and what routers get, None: nothing, as the key is not active at the commit; the same on every control plane."""
+    def encoded(self) -> Iterator[tuple[ResourceId, bytes | None]]:
+        """What routers get of each, None: nothing, as a key is not active at the commit; the same on every control plane."""
         at = self.committed_at
+        for tenant in self.tenants:
+            yield tenant_resource(tenant.name), tenant.encoded()
         for record in self.keys:
-            yield record.public_id, encode_key(_for_routers(record, at)) if record.state(at) == "active" else None
+            yield key_resource(record.public_id), encode_key(_for_routers(record, at)) if record.state(at) == "active" else None
 
 
 def _for_routers(record: KeyRecord, at: datetime) -> Key:
@@ -107,6 +110,7 @@ def _for_routers(record: KeyRecord, at: datetime) -> Key:
         require_directives=rules.require_directives,
         models=frozenset(rules.models),
         limits=rules.limits,
+        budgets=rules.budgets,
         previous_sha256=record.previous_sha256 if rotated else None,
         previous_expires_at=until.timestamp() if rotated and until else None,
     )
@@ -119,11 +123,10 @@ def read_settings(raw: Mapping[str, object], now: datetime) -> KeySettings:
     problems.extend(_cross_check(table, now))
     if problems:
         raise InvalidRequest("; ".join(map(str, problems))[:500], problems=problems)
-    expires_ms, budget = cast(int | None, table.get("expires_at_ms")), cast(str | None, table.get("budget_usd"))
+    expires_ms = cast(int | None, table.get("expires_at_ms"))
     return KeySettings(
         limits=cast(dict[str, int], table.get("limits", {})),
-        budget_usd=None if budget is None else Decimal(budget),
-        budget_window=None if budget is None else str(table.get("budget_window", "month")),
+        budgets=cast(tuple[Budget, ...], table.get("budgets", ())),
         directives=tuple(cast(list[str], table.get("directives", ()))),
         require_directives=tuple(cast(list[str], table.get("require_directives", ()))),
         models=tuple(cast(list[str], table.get("models", ()))),
@@ -133,8 +136,6 @@ def read_settings(raw: Mapping[str, object], now: datetime) -> KeySettings:
 
 def _cross_check(table: Mapping[str, object], now: datetime) -> list[Problem]:
     problems = []
-    if "budget_window" in table and "budget_usd" not in table:
-        problems.append(Problem("budget_window", "needs a budget_usd beside it"))
     expires = table.get("expires_at_ms")
     if isinstance(expires, int) and expires <= now.timestamp() * 1000:
         problems.append(Problem("expires_at_ms", "must be in the future; to end a key now, revoke it"))
@@ -166,8 +167,7 @@ def settings_as_told(settings: KeySettings) -> dict[str, object]:
     """The rules by their names on the wire, only those that are set; `read_settings` undoes it."""
     told: dict[str, object] = {
         "limits": dict(settings.limits),
-        "budget_usd": None if settings.budget_usd is None else schema.plain(settings.budget_usd),
-        "budget_window": settings.budget_window,
+        "budgets": [told_budget(one) for one in settings.budgets],
         "directives": list(settings.directives),
         "require_directives": list(settings.require_directives),
         "models": list(settings.models),
@@ -196,7 +196,12 @@ def new_key(tenant: str, settings: KeySettings, author: str, now: datetime) -> t
     """A fresh key and its text, `sk-n4n-<public id>-<secret>`, which exists nowhere else."""
     public_id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
     secret, digest = _new_secret()
+    settings = replace(settings, budgets=resaved((), settings.budgets, _ms(now)))
     return KeyRecord(public_id, tenant_name(tenant), digest, settings, author, now), f"{KEY_PREFIX}{public_id}-{secret}"
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
 
 
 def _new_secret() -> tuple[str, bytes]:
@@ -227,11 +232,10 @@ def updated(record: KeyRecord, given: Mapping[str, object], names: Sequence[str]
                 f"fields: there is no setting {name[:50]!r}{schema.nearest(name[:50], _FIELDS)}; known: {', '.join(_FIELDS)}"
             )
     told = {name: value for name, value in settings_as_told(record.settings).items() if name not in names}
-    if "budget_usd" in names and "budget_usd" not in given:
-        told.pop("budget_window", None)
     told |= {name: value for name, value in given.items() if name in names}
     kept_expiry = None if "expires_at_ms" in names else told.pop("expires_at_ms", None)
     settings = read_settings(told, now)
+    settings = replace(settings, budgets=resaved(record.settings.budgets, settings.budgets, _ms(now)))
     return replace(record, settings=replace(settings, expires_at=record.settings.expires_at) if kept_expiry else settings)
 
 

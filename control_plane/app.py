@@ -68,7 +68,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
             reaper = _reaper(settings, store, ledger)
             services = (
                 Catalog(repository, publisher),
-                Access(repository, publisher, _now),
+                Access(repository, publisher, ledger.reading, _now),
                 Fleet(repository, publisher, roster, _Pinger(store).ask, _now),
                 Discovery(publisher, roster, heartbeat_s=heartbeat_s),
                 Usage(ledger),

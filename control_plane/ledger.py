@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -95,6 +95,10 @@ class Ledger:
             raise DatabaseAway(f"the database took no usage: {' '.join(str(error).split())[:200]}") from error
         except (TimeoutError, PoolExhausted) as error:
             raise DatabaseAway(f"the database did not answer within {self._timeout_s:g} s") from error
+
+    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A transaction of those who ask for more than a report."""
+        return self._transaction()
 
     async def keep(self) -> None:
         """Until cancelled: tomorrow's partitions are there before tomorrow, those that are too old go."""

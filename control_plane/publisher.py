@@ -18,7 +18,7 @@ from control_plane.repository import Head, Repository
 from control_plane.schema import DatabaseAway
 from control_plane.stored import Reading, Unreadable
 from n4n.core.checksum import ResourceId, collection_checksum
-from n4n.runtime.wire import ACCESS, CATALOG, key_resource
+from n4n.runtime.wire import ACCESS, CATALOG
 
 _BACKOFF_S = (0.2, 5.0)  # first and longest wait before Postgres is tried again
 _REBUILD_S = 3.0  # a node waits no longer for its base to be looked up; it gets the whole
@@ -96,9 +96,9 @@ class Publisher:
             return
         at = round(state.committed_at.timestamp() * 1000)
         if state.changed_only:
-            self.access.publish_changes(state.version, {key_resource(name): body for name, body in state.encoded()}, at)
+            self.access.publish_changes(state.version, dict(state.encoded()), at)
         else:
-            encoded = await asyncio.to_thread(lambda: {key_resource(name): body for name, body in state.encoded() if body is not None})
+            encoded = await asyncio.to_thread(lambda: {name: body for name, body in state.encoded() if body is not None})
             self.access.publish(state.version, encoded, at)
         self._seen["access"] = Head(state.version, state.committed_at)
         self._wake()
@@ -150,7 +150,7 @@ class Publisher:
         state = None if since is None else await self._repository.access(since)
         if state is None or not state.changed_only:
             return None
-        return frozenset(key_resource(record.public_id) for record in state.keys)
+        return frozenset(name for name, _ in state.encoded())
 
     # -- following Postgres ----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, cast
 
 import psycopg
@@ -18,15 +18,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from control_plane.access import AccessState, KeyRecord
 from control_plane.refusals import NotFound, VersionConflict
-from control_plane.rows import catalog_row, change_of, info_of, key_of, key_row
+from control_plane.rows import catalog_row, change_of, held_by_key, held_by_tenant, info_of, key_of, key_row, tenant_of, tenant_row
 from control_plane.schema import DatabaseAway, engine_url, one_line
+from control_plane.spending import Held
 from control_plane.stored import StoredCatalog
 from control_plane.tables import access_versions, catalog_versions, heads, keys, nodes, tenants
+from control_plane.tenants import TenantRecord, TenantSettings
 from control_plane.versions import NOTHING, Content, Draft, Version, VersionInfo, conflict_line, document_from
 
 CHANNEL: Final = "n4n_heads"
 _FORGET_AFTER = timedelta(days=30)
 _LISTED_FOR = timedelta(hours=24)
+_NO_BUDGETS: list[object] = []
 _INFO = (
     catalog_versions.c.version,
     catalog_versions.c.author,
@@ -158,7 +161,7 @@ class Repository:
     # -- access ----------------------------------------------------------------------------------------------------
 
     async def access(self, since: Head | None = None) -> AccessState:
-        """Every key that is not revoked, and the version they are of; with `since`, only the keys whose resource is another than then.
+        """Every key that is not revoked and every tenant, and the version they are of; with `since`, only what is another than then.
 
         Those are the keys touched by later versions, and those whose expiry, or whose former secret's, lies between the two commits.
         All keys when `since` is not in this database's history.
@@ -166,15 +169,17 @@ class Repository:
         async with self._transaction() as connection:
             await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
             head = (await connection.execute(select(heads).where(heads.c.collection == "access"))).one()
-            query = select(keys).order_by(keys.c.public_id)
+            query, whose = select(keys).order_by(keys.c.public_id), select(tenants).order_by(tenants.c.name)
             known = since is not None and await _is_of_this_history(connection, since)
             if since is not None and known:
                 query = query.where(_touched(since, head.committed_at))
+                whose = whose.where(tenants.c.access_version > since.version)
             else:
                 query = query.where(keys.c.revoked_at.is_(None))
-            rows = (await connection.execute(query)).all()
+                whose = whose.where(tenants.c.access_version > 0)
+            rows, owners = (await connection.execute(query)).all(), (await connection.execute(whose)).all()
         records = await asyncio.to_thread(lambda: tuple(map(key_of, rows)))
-        return AccessState(head.version, head.committed_at, records, changed_only=known)
+        return AccessState(head.version, head.committed_at, records, changed_only=known, tenants=tuple(map(tenant_of, owners)))
 
     async def access_at(self, version: int) -> Head | None:
         """When an access version was committed; None: there never was one of this number."""
@@ -224,6 +229,51 @@ class Repository:
             await _note_access(connection, number, author, now, f"{what} {public_id}")
             return after
 
+    async def list_tenants(self) -> list[TenantRecord]:
+        """By name."""
+        async with self._transaction() as connection:
+            return [tenant_of(row) for row in await connection.execute(_counted().order_by(tenants.c.name))]
+
+    async def tenant(self, name: str) -> TenantRecord:
+        """One tenant; NotFound."""
+        async with self._transaction() as connection:
+            row = (await connection.execute(_counted().where(tenants.c.name == name))).one_or_none()
+        if row is None:
+            raise NotFound(f"name: there is no tenant {name}; n4n tenant list shows them")
+        return tenant_of(row)
+
+    async def change_tenant(self, name: str, author: str, edit: Callable[[TenantRecord], TenantRecord | None]) -> TenantRecord:
+        """Replaces a tenant, made where it is new, by what `edit` makes of it, as the next access version; None: it stays as it is."""
+        async with self._transaction() as connection:
+            number = await _lock(connection, "access") + 1
+            row = (await connection.execute(select(tenants).where(tenants.c.name == name))).one_or_none()
+            now = datetime.now(UTC)
+            before = tenant_of(row) if row is not None else TenantRecord(name, TenantSettings(), author, now)
+            after = edit(before)
+            if after is None and row is not None:
+                return before
+            after = replace(after or before, access_version=number)
+            await _advance(connection, "access", number)
+            written = upsert(tenants).values(tenant_row(after))
+            changed = {column: written.excluded[column] for column in tenant_row(after) if column not in ("name", "author", "created_at")}
+            await connection.execute(written.on_conflict_do_update(index_elements=["name"], set_=changed))
+            await _note_access(connection, number, author, now, f"update tenant {name}")
+            return after
+
+    async def budgeted(self, tenant: str = "", public_id: str = "") -> list[Held]:
+        """Every budget and cap that holds: of all, of one tenant, or of one key and its tenant."""
+        whose = select(keys.c.tenant, keys.c.public_id, keys.c.budgets).where(keys.c.revoked_at.is_(None), keys.c.budgets != _NO_BUDGETS)
+        owners = select(tenants.c.name, tenants.c.budgets, tenants.c.provider_caps).where(tenants.c.access_version > 0)
+        if tenant:
+            whose, owners = whose.where(keys.c.tenant == tenant), owners.where(tenants.c.name == tenant)
+        if public_id:
+            whose = whose.where(keys.c.public_id == public_id)
+            owners = owners.where(tenants.c.name == select(keys.c.tenant).where(keys.c.public_id == public_id).scalar_subquery())
+        async with self._transaction() as connection:
+            found = (await connection.execute(owners.order_by(tenants.c.name))).all()
+            held = (await connection.execute(whose.order_by(keys.c.tenant, keys.c.public_id))).all()
+        return [one for row in found for one in held_by_tenant(row)] + [one for row in held for one in held_by_key(row)]
+
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     async def record_nodes(self, rows: Iterable[NodeRow]) -> None:
@@ -251,6 +301,11 @@ class Repository:
         """Deletes nodes that nobody has seen for 30 days."""
         async with self._transaction() as connection:
             await connection.execute(nodes.delete().where(nodes.c.last_seen < now - _FORGET_AFTER))
+
+
+def _counted() -> Select[*tuple[object, ...]]:
+    held = select(func.count()).select_from(keys).where(keys.c.tenant == tenants.c.name, keys.c.revoked_at.is_(None)).scalar_subquery()
+    return select(tenants, held.label("keys"))
 
 
 async def _lock(connection: AsyncConnection, collection: str) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Row
 
 from control_plane.access import KeyRecord, KeySettings
+from control_plane.budget_rules import from_stored, read_budget, stored, told_budget
+from control_plane.spending import Held
+from control_plane.tenants import TenantRecord, TenantSettings
 from control_plane.versions import Change, Draft, VersionInfo, document_text
-from n4n.core.schema import plain
 
 
 def change_of(stored: Sequence[str]) -> Change:
@@ -51,8 +53,7 @@ def key_of(row: Row[*tuple[object, ...]]) -> KeyRecord:
     found = row._mapping
     settings = KeySettings(
         limits=found["limits"],
-        budget_usd=found["budget_usd"],
-        budget_window=found["budget_window"],
+        budgets=from_stored(found["budgets"]),
         directives=tuple(found["directives"]),
         require_directives=tuple(found["require_directives"]),
         models=tuple(found["models"]),
@@ -82,8 +83,7 @@ def key_row(record: KeyRecord) -> dict[str, object]:
         "previous_sha256": record.previous_sha256,
         "previous_expires_at": record.previous_expires_at,
         "limits": dict(rules.limits),
-        "budget_usd": None if rules.budget_usd is None else plain(rules.budget_usd),
-        "budget_window": rules.budget_window,
+        "budgets": stored(rules.budgets),
         "directives": list(rules.directives),
         "require_directives": list(rules.require_directives),
         "models": list(rules.models),
@@ -91,5 +91,43 @@ def key_row(record: KeyRecord) -> dict[str, object]:
         "created_at": record.created_at,
         "expires_at": rules.expires_at,
         "revoked_at": record.revoked_at,
+        "access_version": record.access_version,
+    }
+
+
+def tenant_of(row: Row[*tuple[object, ...]]) -> TenantRecord:
+    """A tenant; `keys` where they were counted."""
+    found = row._mapping
+    caps = {provider: one for provider, told in found["provider_caps"].items() if (one := read_budget(told, "", [])) is not None}
+    rules = TenantSettings(from_stored(found["budgets"]), caps)
+    return TenantRecord(found["name"], rules, found["author"], found["created_at"], found["access_version"], found.get("keys", 0))
+
+
+def held_by_tenant(row: Row[*tuple[object, ...]]) -> Iterator[Held]:
+    """A tenant's budgets, and its caps."""
+    found = row._mapping
+    for budget in from_stored(found["budgets"]):
+        yield Held(found["name"], "", "", budget)
+    for provider, told in sorted(found["provider_caps"].items()):
+        if (cap := read_budget(told, "", [])) is not None:
+            yield Held(found["name"], "", provider, cap)
+
+
+def held_by_key(row: Row[*tuple[object, ...]]) -> Iterator[Held]:
+    """A key's budgets."""
+    found = row._mapping
+    for budget in from_stored(found["budgets"]):
+        yield Held(found["tenant"], found["public_id"], "", budget)
+
+
+def tenant_row(record: TenantRecord) -> dict[str, object]:
+    """A tenant about to be written."""
+    rules = record.settings
+    return {
+        "name": record.name,
+        "author": record.author,
+        "created_at": record.created_at,
+        "budgets": stored(rules.budgets),
+        "provider_caps": {provider: told_budget(one) for provider, one in rules.provider_caps.items()},
         "access_version": record.access_version,
     }

@@ -57,6 +57,9 @@ tenants = Table(
     Column("name", Text, primary_key=True),
     Column("author", Text, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("budgets", JSONB, nullable=False, server_default="[]"),  # as in control_plane.budget_rules
+    Column("provider_caps", JSONB, nullable=False, server_default="{}"),  # {provider: budget}
+    Column("access_version", BigInteger, nullable=False, server_default="0", index=True),  # the version that last touched its rules
 )
 
 keys = Table(
@@ -68,8 +71,9 @@ keys = Table(
     Column("previous_sha256", LargeBinary),  # the secret before a rotation, valid until the next column
     Column("previous_expires_at", DateTime(timezone=True), index=True),
     Column("limits", JSONB, nullable=False),  # {rpm, tpm, burst, concurrency, streams}
-    Column("budget_usd", Numeric(20, 6)),
+    Column("budget_usd", Numeric(20, 6)),  # before there were `budgets`; not used
     Column("budget_window", Text),
+    Column("budgets", JSONB, nullable=False, server_default="[]"),  # as in control_plane.budget_rules
     Column("directives", ARRAY(Text), nullable=False),
     Column("require_directives", ARRAY(Text), nullable=False),
     Column("models", ARRAY(Text), nullable=False),
@@ -88,6 +92,19 @@ access_versions = Table(
     Column("author", Text, nullable=False),
     Column("committed_at", DateTime(timezone=True), nullable=False),
     Column("change", Text, nullable=False),  # "create k1…", "rotate k1…"
+)
+
+# Which levels of which budget were told of, so that each is told once in a window.
+budget_alerts = Table(
+    "budget_alerts",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("public_id", Text, primary_key=True),  # empty: the tenant's own
+    Column("provider", Text, primary_key=True),  # of a cap; empty: of a budget
+    Column("budget", Text, primary_key=True),  # usd/month
+    Column("begins_at", DateTime(timezone=True), primary_key=True),  # the window; of a rolling one since when it counts
+    Column("level", SmallInteger, nullable=False),  # the highest told of: 50, 80 or 100
+    Column("told_at", DateTime(timezone=True), nullable=False),
 )
 
 nodes = Table(

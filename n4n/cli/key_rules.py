@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from n4n.cli import values
-from n4n.cli.output import iso, number
-from n4n.cli.values import Budget
+from n4n.cli.budget_rules import budget_fields, given_budgets, gives_budgets, offer_budgets
+from n4n.cli.output import iso
 
 if TYPE_CHECKING:
-    from n4n.runtime.control_client import KeyInfo
+    from n4n.runtime.control_client import BudgetInfo, KeyInfo
 
 LIMITS = {
     "rpm": "requests per minute",
@@ -19,9 +19,7 @@ LIMITS = {
     "burst": "requests at once, instead of a minute's",
     "concurrency": "requests running at the same time",
 }
-# Until routers enforce them. Then this goes, with its uses here and in keys.py and the same words in README, CHANGELOG and operations.md.
-NOT_ENFORCED = "budgets (--budget-usd) are stored and shown, but not enforced in this version"
-Rules = dict[str, object]  # by the names of the wire: limits, budget_usd, budget_window, directives, …
+Rules = dict[str, object]  # by the names of the wire: limits, budgets, directives, …
 
 
 def offer_rules(parser: ArgumentParser, *, clearing: bool) -> None:
@@ -33,8 +31,7 @@ def offer_rules(parser: ArgumentParser, *, clearing: bool) -> None:
     also = "; none: no limit" if clearing else ""
     for name, meaning in LIMITS.items():
         parser.add_argument(f"--{name}", type=reader(values.count), metavar="N", default=..., help=f"{meaning}{also}")
-    help_budget = f"such as 50/month; day, week or month{also}; not enforced yet"
-    parser.add_argument("--budget-usd", type=reader(values.budget), metavar="USD/WINDOW", default=..., help=help_budget)
+    offer_budgets(parser, reader, "; none takes them away" if clearing else "")
     _offer_list(parser, "--directive", reader(values.directive), "KEY=VALUE", "binds every request of this key")
     _offer_list(parser, "--require-directive", reader(values.directive_name), "KEY", "a directive every request must carry, such as region")
     _offer_list(parser, "--model", reader(values.words), "MODEL", "may be used; all, unless one is named")
@@ -45,10 +42,10 @@ def _offer_list(parser: ArgumentParser, flag: str, read: Callable[[str], object]
     parser.add_argument(flag, action="append", type=read, metavar=metavar, default=None, help=f"{meaning}; repeatable")
 
 
-def given_rules(args: Namespace, limits_now: Mapping[str, int]) -> tuple[Rules, tuple[str, ...]]:
+def given_rules(args: Namespace, limits_now: Mapping[str, int], budgets_now: Sequence[BudgetInfo] = ()) -> tuple[Rules, tuple[str, ...]]:
     """What the flags ask for, and the names of the rules they touch; a touched rule that is absent is cleared.
 
-    Limits are one rule to the control plane, so those that no flag names are carried over from `limits_now`.
+    Limits are one rule to the control plane, and so are budgets: those that no flag names are carried over from what is now.
     """
     rules: Rules = {}
     touched: list[str] = []
@@ -56,10 +53,9 @@ def given_rules(args: Namespace, limits_now: Mapping[str, int]) -> tuple[Rules, 
     if limits:
         touched.append("limits")
         rules["limits"] = {name: value for name, value in {**limits_now, **limits}.items() if value is not None}
-    if args.budget_usd is not ...:
-        touched += ["budget_usd", "budget_window"]
-        if isinstance(args.budget_usd, Budget):
-            rules |= {"budget_usd": args.budget_usd.usd, "budget_window": args.budget_usd.window}
+    if gives_budgets(args):
+        touched.append("budgets")
+        rules["budgets"] = given_budgets(args, budgets_now)
     for name, told in (("directives", args.directive), ("require_directives", args.require_directive), ("models", args.model)):
         if told is not None:
             touched.append(name)
@@ -77,8 +73,7 @@ def key_row(info: KeyInfo) -> dict[str, object]:
         "tenant": info.tenant,
         "state": info.state,
         **{name: info.limits.get(name) for name in LIMITS},
-        "budget_usd": number(info.budget_usd),
-        "budget_window": info.budget_window,
+        **budget_fields(info.budgets),
         "directives": list(info.directives),
         "require_directives": list(info.require_directives),
         "models": list(info.models),

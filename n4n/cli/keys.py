@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from n4n.cli import values
+from n4n.cli.budget_rules import STANDING_COLUMNS, standing_row
 from n4n.cli.calls import ask, offer_author
 from n4n.cli.instance import offer_instance
-from n4n.cli.key_rules import LIMITS, NOT_ENFORCED, given_rules, key_row, offer_rules
+from n4n.cli.key_rules import LIMITS, given_rules, key_row, offer_rules
 from n4n.cli.output import Refused, note, offer_json, print_fields, print_rows
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core import schema
@@ -20,17 +21,16 @@ if TYPE_CHECKING:
 
 COLUMNS = {
     "public_id": "PUBLIC ID", "tenant": "TENANT", "state": "STATE", "rpm": "RPM", "tpm": "TPM", "concurrency": "CONCURRENCY",
-    "budget_usd": "BUDGET USD", "budget_window": "PER", "directives": "DIRECTIVES", "models": "MODELS", "expires_at": "EXPIRES (UTC)",
+    "budgets": "BUDGETS", "directives": "DIRECTIVES", "models": "MODELS", "expires_at": "EXPIRES (UTC)",
 }  # fmt: skip
-NOTE = f"{NOT_ENFORCED[0].upper()}{NOT_ENFORCED[1:]}."
 SHOWN_ONCE = "keep it now: it is not stored and cannot be shown again"
 
 
 def add(commands: Commands) -> None:
     """Adds the group."""
     group = commands.group("key", about="API keys and their rules", epilog=example("n4n key create --tenant acme --rpm 600"))
-    line = "n4n key create --tenant acme --rpm 600 --budget-usd 50/month --directive region=eu --expires 30d"
-    create = group.add("create", about="make a key; it is shown once", more=NOTE, epilog=example(line))
+    line = "n4n key create --tenant acme --rpm 600 --budget-usd 50/month --budget-tokens 5m/day --directive region=eu --expires 30d"
+    create = group.add("create", about="make a key; it is shown once", epilog=example(line))
     create.add_argument("--tenant", type=values.name, required=True, help="whose key it is; made if it is new")
     offer_rules(create, clearing=False)
     _offer_change(create, run_create)
@@ -38,11 +38,11 @@ def add(commands: Commands) -> None:
     listing.add_argument("--tenant", type=values.name, help="only this tenant's")
     listing.add_argument("--all", action="store_true", help="revoked ones too")
     _offer_reading(listing, run_list)
-    show = group.add("show", about="one key with its rules", more=NOTE, epilog=example("n4n key show k3j9x0aa81bc"))
+    show = group.add("show", about="one key with its rules, and how its budgets stand", epilog=example("n4n key show k3j9x0aa81bc"))
     _offer_key(show)
     _offer_reading(show, run_show)
     line = "n4n key update k3j9x0aa81bc --rpm 1200"
-    update = group.add("update", about="change the rules that are named", more=NOTE, epilog=example(line))
+    update = group.add("update", about="change the rules that are named", epilog=example(line))
     _offer_key(update)
     offer_rules(update, clearing=True)
     _offer_change(update, run_update)
@@ -75,9 +75,7 @@ def run_create(args: Namespace) -> int:
     rules, _ = given_rules(args, {})
     made = ask(args, "making the key", lambda client: client.create_key(args.tenant, rules, author=args.author))
     _warn_of_models(args, rules)
-    _show_secret(made.key, made.secret, args.output)
-    _warn_of_budget(made.key)
-    return 0
+    return _show_secret(made.key, made.secret, args.output)
 
 
 def run_list(args: Namespace) -> int:
@@ -89,12 +87,21 @@ def run_list(args: Namespace) -> int:
 
 def run_show(args: Namespace) -> int:
     """`n4n key show`"""
-    return _show(ask(args, "fetching the key", lambda client: client.show_key(args.public_id)), args.output)
+    info = ask(args, "fetching the key", lambda client: client.show_key(args.public_id))
+    standings = ask(args, "adding up", lambda client: client.budgets("", info.public_id)) if info.budgets else ()
+    rows = [standing_row(one) for one in standings if one.public_id]
+    if args.output == "json":
+        print_fields({**key_row(info), "standings": rows}, args.output)
+        return 0
+    print_fields(key_row(info), args.output)
+    if rows:
+        print()
+        print_rows(rows, STANDING_COLUMNS, args.output, empty="")
+    return 0
 
 
 def _show(info: KeyInfo, output: str) -> int:
     print_fields(key_row(info), output)
-    _warn_of_budget(info)
     return 0
 
 
@@ -104,7 +111,7 @@ def run_update(args: Namespace) -> int:
         raise Refused("name a rule to change, such as --rpm 600; see `n4n key update -h`")
     now = ask(args, "fetching the key", lambda client: client.show_key(args.public_id))
     limits = {name: value for name, value in key_row(now).items() if name in LIMITS and isinstance(value, int)}
-    rules, touched = given_rules(args, limits)
+    rules, touched = given_rules(args, limits, now.budgets)
     changed = ask(args, "changing the key", lambda client: client.update_key(args.public_id, rules, touched, author=args.author))
     _warn_of_models(args, rules)
     return _show(changed, args.output)
@@ -127,11 +134,6 @@ def _show_secret(info: KeyInfo, secret: str, output: str) -> int:
     if output != "json":
         note(SHOWN_ONCE)
     return 0
-
-
-def _warn_of_budget(info: KeyInfo) -> None:
-    if info.budget_usd:
-        note(f"n4n: {NOT_ENFORCED}")
 
 
 def _warn_of_models(args: Namespace, rules: Mapping[str, object]) -> None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from n4n.core import schema
 from n4n.core.access import split_key
+from n4n.core.budgets import CALENDAR, MOST_TOKENS, MOST_USD, is_window, pico_of
 from n4n.core.directives import KEYS, parse
 from n4n.core.errors import InvalidDirective
 
@@ -18,17 +19,20 @@ T = TypeVar("T")
 NONE = "none"  # as a value of `key update`: take the rule away
 _SPAN = re.compile(r"(\d{1,6})([smhdw])\Z", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_BUDGET = re.compile(r"([^/]+)/(day|week|month)\Z")
+_BUDGET = re.compile(r"([^/]+)/([a-z0-9]+)(/soft)?\Z", re.ASCII)
+_WINDOWS = "day, week, month or a rolling window from 1h to 92d such as 30d"
 _BASE_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]+)*/v1/?\Z")
 LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """USD as decimal text per calendar window: day, week or month."""
+    """An amount as decimal text, of USD or of tokens (`unit`: usd, tokens), per window. Soft: told of, and nothing is refused."""
 
-    usd: str
+    unit: str
+    amount: str
     window: str
+    soft: bool = False
 
 
 def port(text: str) -> int:
@@ -86,13 +90,36 @@ def words(text: str) -> str:
     raise ArgumentTypeError("must be one line of text, at most 1000 characters")
 
 
-def budget(text: str) -> Budget:
-    """`50/month` as an amount and its window."""
+def budget_usd(text: str) -> Budget:
+    """`50/month`, `10/24h`, `5/day/soft` as an amount and its window."""
     match = _BUDGET.match(text)
     amount = schema.money(match[1], "", []) if match else None
-    if match and amount is not None and amount != "0":
-        return Budget(amount, match[2])
-    raise ArgumentTypeError(f"{text!r} is not a budget: write USD per day, week or month, such as 50/month")
+    if match and amount is not None and 0 < pico_of(amount) <= pico_of(str(MOST_USD)) and is_window(match[2]):
+        return Budget("usd", amount, match[2], match[3] is not None)
+    raise ArgumentTypeError(f"{text[:80]!r} is not a budget: write USD per {_WINDOWS}, such as 50/month; at most {MOST_USD} USD")
+
+
+def budget_tokens(text: str) -> Budget:
+    """`1000000/day`, `200k/24h`, `5m/month/soft` as a number of tokens and its window."""
+    match = _BUDGET.match(text)
+    amount = schema.whole_number(match[1]) if match else None
+    if match and amount is not None and 0 < amount <= MOST_TOKENS and is_window(match[2]):
+        return Budget("tokens", str(amount), match[2], match[3] is not None)
+    raise ArgumentTypeError(f"{text[:80]!r} is not a budget: write tokens per {_WINDOWS}, such as 1000000/day or 5m/month")
+
+
+def provider_cap(text: str) -> tuple[str, Budget | None]:
+    """`openai=600/month` as a provider and what may be spent there; `openai=none` takes the cap away."""
+    provider, _, rest = text.partition("=")
+    if schema.NAME.match(provider) and rest == NONE:
+        return provider, None
+    try:
+        cap = budget_usd(rest)
+    except ArgumentTypeError:
+        cap = None
+    if cap is not None and schema.NAME.match(provider) and cap.window in CALENDAR and not cap.soft:
+        return provider, cap
+    raise ArgumentTypeError(f"{text[:80]!r} is not a cap: write PROVIDER=USD/day, week or month, such as openai=600/month, or openai=none")
 
 
 def span(text: str) -> int:

@@ -6,8 +6,9 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from n4n.core.budgets import Budget
 from n4n.core.errors import Unauthenticated
 
 MOST_KNOWN = 4096
@@ -29,17 +30,34 @@ class Key:
     limits: Mapping[str, int] = field(default_factory=dict)
     previous_sha256: bytes | None = None
     previous_expires_at: float | None = None
+    budgets: tuple[Budget, ...] = ()
+    tenant_budgets: tuple[Budget, ...] = ()  # of all its keys together
+    provider_caps: Mapping[str, Budget] = field(default_factory=dict)  # of all its keys, by provider: more is spent elsewhere, if it can be
     priority: str | None = None  # of requests that name none; the tenant's where the key has none
     tenant_limits: Mapping[str, int] = field(default_factory=dict)  # of all its keys together
 
 
 @dataclass(frozen=True, slots=True)
+class Tenant:
+    """What holds for all keys of a tenant together."""
+
+    name: str
+    budgets: tuple[Budget, ...] = ()
+    provider_caps: Mapping[str, Budget] = field(default_factory=dict)
+
+    def lent(self, key: Key) -> Key:
+        """A key of this tenant, with what holds for all of them."""
+        return replace(key, tenant_budgets=self.budgets, provider_caps=self.provider_caps)
+
+
+@dataclass(frozen=True, slots=True)
 class AccessSnapshot:
-    """One version of all keys that are neither revoked nor of a disabled tenant."""
+    """One version of all keys that are neither revoked nor of a disabled tenant, with what holds for those of their tenants."""
 
     version: int
     checksum: str
     keys: Mapping[str, Key]
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)  # that have rules
     _known: dict[str, Key] = field(default_factory=dict, compare=False, repr=False)  # by what was presented; keys that never end
 
     def recalled(self, presented: str) -> Key | None:

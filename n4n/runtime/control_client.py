@@ -94,6 +94,44 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetInfo:
+    """`amount` of USD as decimal text, or of tokens (`unit`: usd, tokens) per `window`."""
+
+    unit: str
+    amount: str
+    window: str
+    soft: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one budget stands; of a tenant where `public_id` is empty, of its cap at a provider where there is one. Times are Unix ms."""
+
+    tenant: str
+    public_id: str
+    provider: str
+    budget: BudgetInfo
+    spent: str
+    begins_at_ms: int
+    resets_at_ms: int
+    level: int
+    unpriced: int
+
+
+@dataclass(frozen=True, slots=True)
+class TenantInfo:
+    """A tenant and its rules; `provider_caps` by provider."""
+
+    name: str
+    budgets: tuple[BudgetInfo, ...]
+    provider_caps: Mapping[str, BudgetInfo]
+    created_at_ms: int
+    author: str
+    access_version: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeyInfo:
     """A key and its rules, without its secret; times are Unix ms."""
 
@@ -105,8 +143,7 @@ class KeyInfo:
     author: str
     access_version: int
     limits: Mapping[str, int] = field(default_factory=dict)
-    budget_usd: str | None = None
-    budget_window: str | None = None
+    budgets: tuple[BudgetInfo, ...] = ()
     directives: tuple[str, ...] = ()
     require_directives: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -255,7 +292,7 @@ class ControlClient:
         request = catalog_pb2.SetEndpointStateRequest(endpoint=endpoint, state=state, message=message, author=author)
         return _applied(await self._ask("Catalog/SetEndpointState", request, catalog_pb2.ApplyReply))
 
-    # Access. Rules go by the names of KeyInfo's fields: limits, budget_usd, budget_window, directives, …
+    # Access. Rules go by the names of KeyInfo's fields: limits, budgets, directives, …
 
     async def create_key(self, tenant: str, rules: Mapping[str, object], *, author: str) -> NewKey:
         """Makes a key, and its tenant where there is none yet."""
@@ -286,6 +323,27 @@ class ControlClient:
         return _key(
             await self._ask("Access/RevokeKey", access_pb2.RevokeKeyRequest(public_id=public_id, author=author), access_pb2.KeyInfo)
         )
+
+    async def list_tenants(self) -> tuple[TenantInfo, ...]:
+        """Every tenant."""
+        return tuple(
+            map(_tenant, (await self._ask("Access/ListTenants", access_pb2.ListTenantsRequest(), access_pb2.ListTenantsReply)).tenants)
+        )
+
+    async def show_tenant(self, name: str) -> TenantInfo:
+        """One tenant."""
+        return _tenant(await self._ask("Access/ShowTenant", access_pb2.ShowTenantRequest(name=name), access_pb2.TenantInfo))
+
+    async def update_tenant(self, name: str, rules: Mapping[str, object], fields: Sequence[str], *, author: str) -> TenantInfo:
+        """Sets the rules named in `fields`, by the names of TenantInfo's; one that `rules` lacks is cleared. A new one is made."""
+        settings = json_format.ParseDict(dict(rules), access_pb2.TenantSettings())
+        request = access_pb2.UpdateTenantRequest(name=name, settings=settings, fields=fields, author=author)
+        return _tenant(await self._ask("Access/UpdateTenant", request, access_pb2.TenantInfo))
+
+    async def budgets(self, tenant: str = "", public_id: str = "") -> tuple[Standing, ...]:
+        """How budgets stand: of one tenant, of one key and its tenant, or of all."""
+        request = access_pb2.ListBudgetsRequest(tenant=tenant, public_id=public_id)
+        return tuple(map(_standing, (await self._ask("Access/ListBudgets", request, access_pb2.ListBudgetsReply)).budgets))
 
     # Fleet.
 
@@ -414,12 +472,42 @@ def _key(told: access_pb2.KeyInfo) -> KeyInfo:
         author=told.author,
         access_version=told.access_version,
         limits=limits_of(rules.limits),
-        budget_usd=rules.budget_usd if rules.HasField("budget_usd") else None,
-        budget_window=rules.budget_window if rules.HasField("budget_window") else None,
+        budgets=tuple(map(_budget, rules.budgets)),
         directives=tuple(rules.directives),
         require_directives=tuple(rules.require_directives),
         models=tuple(rules.models),
         expires_at_ms=rules.expires_at_ms if rules.HasField("expires_at_ms") else None,
+    )
+
+
+def _budget(told: types_pb2.Budget) -> BudgetInfo:
+    unit, amount = ("tokens", str(told.tokens)) if told.HasField("tokens") else ("usd", told.usd)
+    return BudgetInfo(unit, amount, told.window, told.soft)
+
+
+def _standing(told: access_pb2.BudgetStanding) -> Standing:
+    return Standing(
+        tenant=told.tenant,
+        public_id=told.public_id,
+        provider=told.provider,
+        budget=_budget(told.budget),
+        spent=told.spent,
+        begins_at_ms=told.begins_at_ms,
+        resets_at_ms=told.resets_at_ms,
+        level=told.level,
+        unpriced=told.unpriced,
+    )
+
+
+def _tenant(told: access_pb2.TenantInfo) -> TenantInfo:
+    return TenantInfo(
+        name=told.name,
+        budgets=tuple(map(_budget, told.settings.budgets)),
+        provider_caps={provider: _budget(one) for provider, one in told.settings.provider_caps.items()},
+        created_at_ms=told.created_at_ms,
+        author=told.author,
+        access_version=told.access_version,
+        keys=told.keys,
     )
 
 

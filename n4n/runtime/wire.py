@@ -14,7 +14,8 @@ from typing import Final, cast
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
-from n4n.core.access import AccessSnapshot, Key
+from n4n.core.access import AccessSnapshot, Key, Tenant
+from n4n.core.budgets import Budget, Unit, is_window, pico_of, usd_of
 from n4n.core.catalog import Snapshot, compile_snapshot
 from n4n.core.checksum import collection_checksum
 from n4n.core.discovery import Heads, Held, Nack, Part, ResourceId, Unreadable
@@ -34,6 +35,7 @@ _KIND: dict[str, types_pb2.Kind] = {
     "tiers": types_pb2.KIND_TIER,
 }
 _KEY: Final = types_pb2.KIND_KEY
+_TENANT: Final = types_pb2.KIND_TENANT
 _SECTION: dict[int, str] = {number: section for section, number in _KIND.items()}
 _MESSAGE: dict[int, type[Message]] = {
     types_pb2.KIND_PROVIDER: types_pb2.Provider,
@@ -202,12 +204,37 @@ def encode_key(key: Key) -> bytes:
     if key.previous_sha256 is not None and key.previous_expires_at is not None:
         message.previous_sha256 = key.previous_sha256
         message.previous_expires_at_ms = round(key.previous_expires_at * 1000)
+    message.budgets.extend(map(_budget_message, key.budgets))
     return message.SerializeToString(deterministic=True)
+
+
+def encode_tenant(tenant: Tenant) -> bytes:
+    """What holds for a tenant as the body of its resource."""
+    message = types_pb2.Tenant(budgets=map(_budget_message, tenant.budgets))
+    for provider, cap in tenant.provider_caps.items():
+        message.provider_caps[provider].CopyFrom(_budget_message(cap))
+    return message.SerializeToString(deterministic=True)
+
+
+def _budget_message(budget: Budget) -> types_pb2.Budget:
+    message = types_pb2.Budget(window=budget.window, since_ms=budget.since_ms)
+    if budget.unit is Unit.USD:
+        message.usd = usd_of(budget.amount)
+    else:
+        message.tokens = budget.amount
+    if budget.soft:
+        message.soft = True
+    return message
 
 
 def key_resource(public_id: str) -> ResourceId:
     """What a key goes by in the access collection."""
     return _KEY, public_id
+
+
+def tenant_resource(name: str) -> ResourceId:
+    """What a tenant goes by in the access collection."""
+    return _TENANT, name
 
 
 def access_resources(keys: Mapping[str, Key]) -> Resources:
@@ -231,15 +258,28 @@ def build_access(
 ) -> AccessSnapshot:
     """Resources whose sum has been checked, as the set of keys; CatalogRefused. With `changed`, all others are as in `before`."""
     if before is None or changed is None:
-        return AccessSnapshot(version, checksum, {name: _key(name, body) for (kind, name), body in resources.items() if kind == _KEY})
-    keys = dict(before.keys)
+        tenants = {name: _tenant(name, body) for (kind, name), body in resources.items() if kind == _TENANT}
+        found = (_key(name, body) for (kind, name), body in resources.items() if kind == _KEY)
+        keys = {key.public_id: tenants[key.tenant].lent(key) if key.tenant in tenants else key for key in found}
+        return AccessSnapshot(version, checksum, keys, tenants)
+    keys, tenants, edited = dict(before.keys), dict(before.tenants), set[str]()
     for kind, name in changed:
-        body = resources.get((kind, name))
-        if kind == _KEY and body is not None:
-            keys[name] = _key(name, body)
-        elif kind == _KEY:
+        if kind == _TENANT:
+            body = resources.get((kind, name))
+            tenants.pop(name, None)
+            edited.add(name)
+            if body is not None:
+                tenants[name] = _tenant(name, body)
+    anew = {name for kind, name in changed if kind == _KEY}
+    anew.update(name for name, key in keys.items() if edited and key.tenant in edited)
+    for name in anew:
+        body = resources.get((_KEY, name))
+        if body is not None:
+            key = _key(name, body)
+            keys[name] = tenants[key.tenant].lent(key) if key.tenant in tenants else key
+        else:
             keys.pop(name, None)
-    return AccessSnapshot(version, checksum, keys)
+    return AccessSnapshot(version, checksum, keys, tenants)
 
 
 def _key(public_id: str, body: bytes) -> Key:
@@ -262,7 +302,28 @@ def _key(public_id: str, body: bytes) -> Key:
         limits={field.name: getattr(message.limits, field.name) for field, _ in message.limits.ListFields() if field.name != "scope"},
         previous_sha256=message.previous_sha256 if rotated else None,
         previous_expires_at=message.previous_expires_at_ms / 1000 if rotated else None,
+        budgets=tuple(_budget(one, f"keys.{public_id}.budgets") for one in message.budgets),
     )
+
+
+def _tenant(name: str, body: bytes) -> Tenant:
+    message = types_pb2.Tenant()
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise CatalogRefused([Problem(f"tenants.{name}", "is not a readable protobuf message")]) from error
+    return Tenant(
+        name=name,
+        budgets=tuple(_budget(one, f"tenants.{name}.budgets") for one in message.budgets),
+        provider_caps={provider: _budget(one, f"tenants.{name}.provider_caps") for provider, one in message.provider_caps.items()},
+    )
+
+
+def _budget(told: types_pb2.Budget, path: str) -> Budget:
+    if not is_window(told.window):
+        raise CatalogRefused([Problem(f"{path}.window", "is none that this n4n knows")])
+    unit, amount = (Unit.TOKENS, told.tokens) if told.HasField("tokens") else (Unit.USD, pico_of(told.usd or "0"))
+    return Budget(unit, amount, told.window, told.soft, told.since_ms)
 
 
 def to_messages(resources: Resources) -> list[types_pb2.Resource]:

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class KeySettings(_message.Message):
-    __slots__ = ("limits", "budget_usd", "budget_window", "directives", "require_directives", "models", "expires_at_ms", "budgets", "require_pricing", "tags")
+    __slots__ = ("limits", "directives", "require_directives", "models", "expires_at_ms", "budgets", "require_pricing", "tags")
     class TagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -17,8 +17,6 @@ class KeySettings(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     LIMITS_FIELD_NUMBER: _ClassVar[int]
-    BUDGET_USD_FIELD_NUMBER: _ClassVar[int]
-    BUDGET_WINDOW_FIELD_NUMBER: _ClassVar[int]
     DIRECTIVES_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_DIRECTIVES_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
@@ -27,8 +25,6 @@ class KeySettings(_message.Message):
     REQUIRE_PRICING_FIELD_NUMBER: _ClassVar[int]
     TAGS_FIELD_NUMBER: _ClassVar[int]
     limits: _types_pb2.Limits
-    budget_usd: str
-    budget_window: str
     directives: _containers.RepeatedScalarFieldContainer[str]
     require_directives: _containers.RepeatedScalarFieldContainer[str]
     models: _containers.RepeatedScalarFieldContainer[str]
@@ -36,7 +32,7 @@ class KeySettings(_message.Message):
     budgets: _containers.RepeatedCompositeFieldContainer[_types_pb2.Budget]
     require_pricing: bool
     tags: _containers.ScalarMap[str, str]
-    def __init__(self, limits: _Optional[_Union[_types_pb2.Limits, _Mapping]] = ..., budget_usd: _Optional[str] = ..., budget_window: _Optional[str] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., expires_at_ms: _Optional[int] = ..., budgets: _Optional[_Iterable[_Union[_types_pb2.Budget, _Mapping]]] = ..., require_pricing: _Optional[bool] = ..., tags: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, limits: _Optional[_Union[_types_pb2.Limits, _Mapping]] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., expires_at_ms: _Optional[int] = ..., budgets: _Optional[_Iterable[_Union[_types_pb2.Budget, _Mapping]]] = ..., require_pricing: _Optional[bool] = ..., tags: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class KeyInfo(_message.Message):
     __slots__ = ("public_id", "tenant", "settings", "state", "created_at_ms", "revoked_at_ms", "author", "access_version")

@@ -33,16 +33,35 @@ def test_a_malformed_or_past_expiry_is_refused_with_what_to_write(text: str) -> 
 
 
 def test_a_budget_is_an_amount_per_window() -> None:
-    assert values.budget("50/month") == values.Budget("50", "month")
-    assert values.budget("0.50/day") == values.Budget("0.5", "day")
+    assert values.budget_usd("50/month") == values.Budget("usd", "50", "month")
+    assert values.budget_usd("0.50/day/soft") == values.Budget("usd", "0.5", "day", soft=True)
+    assert values.budget_usd("10/24h") == values.Budget("usd", "10", "24h")
+    assert values.budget_tokens("1000000/day") == values.Budget("tokens", "1000000", "day")
+    assert values.budget_tokens("5m/30d") == values.Budget("tokens", "5000000", "30d")
+    assert values.provider_cap("openai=600/month") == ("openai", values.Budget("usd", "600", "month"))
+    assert values.provider_cap("openai=none") == ("openai", None)
 
 
 @pytest.mark.parametrize(
-    "text", ["50", "50/year", "50/", "/month", "-1/day", "0/day", "1e400/day", "nan/day", "inf/month", "50/month/day", "50 EUR/day"]
-)
+    "text",
+    ["50", "50/year", "50/", "/month", "-1/day", "0/day", "1e400/day", "nan/day", "inf/month", "50/month/day", "50 EUR/day", "1/93d",
+     "1/30m", "1/0h", "9000001/day", "1/day/hard"],
+)  # fmt: skip
 def test_a_malformed_budget_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="50/month"):
-        values.budget(text)
+        values.budget_usd(text)
+
+
+@pytest.mark.parametrize("text", ["1.5/day", "0/day", "1000", "-1/day", "1k/fortnight", "1e3/day"])
+def test_a_malformed_budget_of_tokens_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="1000000/day"):
+        values.budget_tokens(text)
+
+
+@pytest.mark.parametrize("text", ["openai", "openai=", "=5/day", "open ai=5/day", "openai=5/30d", "openai=5/day/soft", "openai=x/day"])
+def test_a_malformed_cap_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="openai=600/month"):
+        values.provider_cap(text)
 
 
 @pytest.mark.parametrize(("text", "number"), [("1", 1), ("600", 600), ("200k", 200_000), ("2m", 2_000_000)])

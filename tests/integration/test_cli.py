@@ -10,11 +10,9 @@ from typing import cast
 
 import pytest
 
-from n4n.cli.key_rules import NOT_ENFORCED
 from tests.support.machine import Machine, clean_environ, run_n4n, wait_until
 
 Rows = list[dict[str, object]]
-UNENFORCED = f"n4n: {NOT_ENFORCED}\n"
 LONG_LIST = "models:\n" + "".join(f"  m{n}: {{nonsense: {n}}}\n" for n in range(300))
 
 
@@ -148,7 +146,7 @@ def test_an_endpoint_is_drained_and_enabled(machine: Machine) -> None:
 def test_a_key_lives_from_create_to_revoke(machine: Machine) -> None:
     rules = ["--rpm", "10", "--tpm", "200k", "--budget-usd", "50/month", "--directive", "region=eu", "--require-directive", "region"]
     create = ["key", "create", "--tenant", "acme", *rules, "--model", "gpt-4o", "-o", "json"]
-    made = cast(dict[str, object], told(machine, *create, noted=UNENFORCED))
+    made = cast(dict[str, object], told(machine, *create))
     public_id, key = str(made["public_id"]), str(made["api_key"])
     assert key.startswith(f"sk-n4n-{public_id}-")
     assert (made["rpm"], made["tpm"], made["budget_usd"], made["budget_window"]) == (10, 200_000, 50, "month")
@@ -156,7 +154,7 @@ def test_a_key_lives_from_create_to_revoke(machine: Machine) -> None:
     assert key.removeprefix(f"sk-n4n-{public_id}-") not in machine.n4n("key", "show", public_id).stdout
 
     update = ["key", "update", public_id, "--rpm", "none", "--model", "none", "--expires", "30d", "-o", "json"]
-    changed = cast(dict[str, object], told(machine, *update, noted=UNENFORCED))
+    changed = cast(dict[str, object], told(machine, *update))
     assert (changed["rpm"], changed["tpm"], changed["models"], changed["budget_usd"]) == (None, 200_000, [], 50)
     assert changed["expires_at"] is not None
 
@@ -171,16 +169,49 @@ def test_a_key_lives_from_create_to_revoke(machine: Machine) -> None:
     assert "revoked" in line
 
 
-def test_a_budget_is_told_to_be_stored_only_wherever_a_key_has_one(machine: Machine) -> None:
-    plain = cast(dict[str, object], told(machine, "key", "create", "--tenant", "beta", "-o", "json"))
-    public_id = str(plain["public_id"])
+def test_budgets_of_keys_and_tenants_are_given_shown_and_taken_away(machine: Machine) -> None:
+    budgets = ["--budget-usd", "50/month", "--budget-usd", "5/24h/soft", "--budget-tokens", "1m/day"]
+    made = cast(dict[str, object], told(machine, "key", "create", "--tenant", "gamma", *budgets, "-o", "json"))
+    public_id = str(made["public_id"])
+    assert made["budgets"] == ["50 USD/month", "5 USD/24h (soft)", "1000000 tokens/day"]
+    shown = cast(dict[str, Rows], told(machine, "key", "show", public_id, "-o", "json"))
+    assert [(row["budget"], row["kind"], row["spent"], row["limit"], row["level"]) for row in shown["standings"]] == [
+        ("usd/month", "hard", 0, 50, 0), ("usd/24h", "soft", 0, 5, 0), ("tokens/day", "hard", 0, 1_000_000, 0),
+    ]  # fmt: skip
+    assert shown["standings"][0]["resets_at"] and shown["standings"][1]["resets_at"] is None
 
-    assert machine.n4n("key", "show", public_id).stderr == ""
-    for command in (["update", public_id, "--budget-usd", "3/day"], ["show", public_id], ["update", public_id, "--expires", "1d"]):
-        assert machine.n4n("key", *command).stderr == UNENFORCED
-    assert machine.n4n("key", "update", public_id, "--budget-usd", "none").stderr == ""
-    for verb in ("create", "update", "show"):
-        assert "not enforced in this version" in " ".join(run_n4n("key", verb, "-h").stdout.split())
+    changed = cast(dict[str, object], told(machine, "key", "update", public_id, "--budget-usd", "9/month", "--budget-soft", "-o", "json"))
+    assert changed["budgets"] == ["9 USD/month (soft)", "1000000 tokens/day"]
+    assert "usd/month" in machine.n4n("key", "show", public_id).stdout
+    cleared = cast(dict[str, object], told(machine, "key", "update", public_id, "--budget-usd", "none", "-o", "json"))
+    assert (cleared["budgets"], cleared["budget_usd"], cleared["budget_tokens"]) == (["1000000 tokens/day"], None, 1_000_000)
+
+    cap = ["--provider-cap", "openai=600/month"]
+    tenant = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--budget-usd", "1000/month", *cap, "-o", "json"))
+    assert (tenant["budgets"], tenant["provider_caps"], tenant["keys"]) == (["1000 USD/month"], ["openai=600 USD/month"], 0)
+    assert {row["tenant"] for row in rows(machine, "tenant", "list")} >= {"acme", "gamma"}
+    listed = rows(machine, "budget", "list", "--tenant", "gamma")
+    assert [(row["key"], row["provider"], row["budget"]) for row in listed] == [
+        (None, None, "usd/month"), (None, "openai", "usd/month"), (public_id, None, "tokens/day"),
+    ]  # fmt: skip
+    taken = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--provider-cap", "openai=none", "-o", "json"))
+    assert (taken["budgets"], taken["provider_caps"]) == (["1000 USD/month"], [])
+    assert "resets" in machine.n4n("tenant", "show", "gamma").stdout.lower()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["key", "create", "--tenant", "a", "--budget-soft"], "--budget-usd or --budget-tokens"),
+        (["key", "create", "--tenant", "a", "--budget-usd", "1/day", "--budget-usd", "2/day"], "usd/day is given twice"),
+        (["tenant", "update", "a"], "--budget-usd 1000/month"),
+        (["tenant", "show", "nobody"], "n4n tenant list"),
+        (["budget", "list", "--key", "nonsense"], "12 letters and digits"),
+    ],
+)
+def test_what_is_wrong_with_a_budget_is_one_line(machine: Machine, arguments: list[str], said: str) -> None:
+    (line,) = refused(machine, *arguments)
+    assert said in line
 
 
 def test_a_key_for_a_model_that_the_catalog_does_not_have_is_made_with_a_warning(machine: Machine) -> None:

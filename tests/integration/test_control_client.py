@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from n4n.core.errors import Problem
-from n4n.runtime.control_client import Applied, Change, ControlClient, ControlRefused, KeyInfo, Version
+from n4n.runtime.control_client import Applied, BudgetInfo, Change, ControlClient, ControlRefused, KeyInfo, Version
 from n4n.v1 import access_pb2, catalog_pb2, fleet_pb2, types_pb2
 from tests.support.control_plane import Context, ScriptedControlPlane, Unary
 
@@ -24,7 +24,15 @@ KEY = access_pb2.KeyInfo(
     created_at_ms=7,
     author="a",
     access_version=2,
-    settings=access_pb2.KeySettings(limits=types_pb2.Limits(rpm=5), budget_usd="50", budget_window="month", directives=["region=eu"]),
+    settings=access_pb2.KeySettings(
+        limits=types_pb2.Limits(rpm=5), budgets=[types_pb2.Budget(usd="50", window="month")], directives=["region=eu"]
+    ),
+)
+TENANT = access_pb2.TenantInfo(
+    name="acme", settings=access_pb2.TenantSettings(provider_caps={"p": types_pb2.Budget(usd="6", window="day")}), keys=2
+)
+STANDING = access_pb2.BudgetStanding(
+    tenant="acme", budget=types_pb2.Budget(tokens=9, window="30d", soft=True), spent="4", resets_at_ms=8, level=0, unpriced=1
 )
 NODE = fleet_pb2.NodeInfo(
     node="r1", role="data-plane", connected=True, applied_version=2, head_version=3, lag_ms=10, last_nack="version 3: x"
@@ -43,6 +51,10 @@ REPLIES: Mapping[str, bytes] = {
     "Access/UpdateKey": KEY.SerializeToString(),
     "Access/RotateKey": access_pb2.CreateKeyReply(key=KEY, secret="sk-n4n-canary").SerializeToString(),
     "Access/RevokeKey": KEY.SerializeToString(),
+    "Access/ListTenants": access_pb2.ListTenantsReply(tenants=[TENANT]).SerializeToString(),
+    "Access/ShowTenant": TENANT.SerializeToString(),
+    "Access/UpdateTenant": TENANT.SerializeToString(),
+    "Access/ListBudgets": access_pb2.ListBudgetsReply(budgets=[STANDING]).SerializeToString(),
     "Fleet/Nodes": fleet_pb2.NodesReply(nodes=[NODE]).SerializeToString(),
     "Fleet/Status": fleet_pb2.StatusReply(build="0.1", catalog_version=3, database="ok", redis="ok", nodes=[NODE]).SerializeToString(),
 }
@@ -98,12 +110,17 @@ async def test_every_call_asks_what_it_was_told_and_returns_plain_values() -> No
         made = await client.create_key("acme", {"limits": {"rpm": 5}, "directives": ["region=eu"], "expires_at_ms": 99}, author="a")
         assert made.secret == "sk-n4n-canary" and "canary" not in repr(made)
         assert made.key == KeyInfo(
-            "abcdef012345", "acme", "active", 7, None, "a", 2, {"rpm": 5}, "50", "month", ("region=eu",), (), (), None
+            "abcdef012345", "acme", "active", 7, None, "a", 2, {"rpm": 5}, (BudgetInfo("usd", "50", "month", False),), ("region=eu",)
         )
         assert await client.list_keys("acme", include_revoked=True) == (made.key,)
         assert await client.show_key("abcdef012345") == await client.revoke_key("abcdef012345", author="a") == made.key
         assert await client.update_key("abcdef012345", {}, ("limits",), author="a") == made.key
         assert (await client.rotate_key("abcdef012345", author="a", grace_ms=5)).key == made.key
+        (tenant,) = await client.list_tenants()
+        assert (tenant.name, tenant.keys, tenant.provider_caps) == ("acme", 2, {"p": BudgetInfo("usd", "6", "day", False)})
+        assert await client.show_tenant("acme") == tenant == await client.update_tenant("acme", {"budgets": []}, ["budgets"], author="a")
+        (standing,) = await client.budgets("acme")
+        assert (standing.budget, standing.spent, standing.unpriced) == (BudgetInfo("tokens", "9", "30d", True), "4", 1)
         (node,) = await client.nodes()
         assert (node.applied_version, node.lag_ms, node.last_nack, node.last_ack_ms) == (2, 10, "version 3: x", 0)
         assert (await client.status()).nodes == (node,)
@@ -198,10 +215,11 @@ async def test_the_first_control_plane_that_accepts_is_asked() -> None:
 def test_rules_go_by_the_names_of_the_wire() -> None:
     assert [described.name for described in access_pb2.KeySettings.DESCRIPTOR.fields] == [
         "limits",
-        "budget_usd",
-        "budget_window",
         "directives",
         "require_directives",
         "models",
         "expires_at_ms",
+        "budgets",
+        "require_pricing",
+        "tags",
     ]

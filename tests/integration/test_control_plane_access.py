@@ -17,7 +17,7 @@ import pytest
 from n4n.core.access import AccessSnapshot
 from n4n.core.errors import Unauthenticated
 from n4n.runtime.wire import compile_access
-from n4n.v1 import access_pb2, catalog_pb2, discovery_pb2, fleet_pb2
+from n4n.v1 import access_pb2, catalog_pb2, discovery_pb2, fleet_pb2, types_pb2
 from tests.control_plane.client import ACCESS, NODE, Calls, Watcher, a_plane, a_watcher, calls, detail
 from tests.support.catalogs import SMALL
 from tests.support.stores import libpq_url
@@ -50,8 +50,8 @@ async def test_a_key_is_shown_once_and_opens_what_its_settings_say(postgres_url:
         limits = access_pb2.KeySettings().limits
         limits.rpm, limits.burst = 60, 5
         made = await create(
-            plane, limits=limits, budget_usd="50.10", directives=["region=eu"], require_directives=["region"], models=["small"],
-            expires_at_ms=round(time.time() * 1000) + 3_600_000,
+            plane, limits=limits, budgets=[types_pb2.Budget(usd="50.10", window="month")], directives=["region=eu"],
+            require_directives=["region"], models=["small"], expires_at_ms=round(time.time() * 1000) + 3_600_000,
         )  # fmt: skip
         assert made.secret.startswith(f"sk-n4n-{made.key.public_id}-") and len(made.key.public_id) == 12
         keys = await held_keys(watcher)
@@ -63,7 +63,10 @@ async def test_a_key_is_shown_once_and_opens_what_its_settings_say(postgres_url:
             keys.authenticate(made.secret, time.time() + 3601)
         shown = await plane.access.ShowKey(access_pb2.ShowKeyRequest(public_id=made.key.public_id), metadata=plane.token)
         assert shown == made.key and (await listed(plane)) == [made.key]
-        assert (shown.state, shown.author, shown.settings.budget_usd, shown.settings.budget_window) == ("active", "ann", "50.1", "month")
+        (budget,) = shown.settings.budgets
+        assert (shown.state, shown.author, budget.usd, budget.window, budget.soft) == ("active", "ann", "50.1", "month", False)
+        assert [(one.name, one.amount) for one in key.budgets] == [("usd/month", 50_100_000_000_000)]
+        assert abs(key.budgets[0].since_ms - time.time() * 1000) < 60_000
         assert made.secret.removeprefix(f"sk-n4n-{made.key.public_id}-") not in str(shown)
 
 
@@ -103,12 +106,54 @@ async def test_a_rotation_keeps_the_old_secret_for_the_grace_and_the_key_its_set
 
 async def test_an_update_sets_the_named_fields_and_clears_those_not_given(postgres_url: str) -> None:
     async with a_plane(postgres_url) as plane:
-        made = await create(plane, models=["small"], directives=["region=eu"], budget_usd="5", budget_window="day")
+        made = await create(plane, models=["small"], directives=["region=eu"], budgets=[types_pb2.Budget(usd="5", window="day")])
         changed = await update(plane, made.key.public_id, "models", "directives", models=["large"])
         assert (list(changed.settings.models), list(changed.settings.directives)) == (["large"], [])
-        assert (changed.settings.budget_usd, changed.settings.budget_window) == ("5", "day")
-        cleared = await update(plane, made.key.public_id, "budget_usd")
-        assert not cleared.settings.HasField("budget_usd") and not cleared.settings.HasField("budget_window")
+        assert changed.settings.budgets == made.key.settings.budgets
+        cleared = await update(plane, made.key.public_id, "budgets")
+        assert not cleared.settings.budgets
+
+
+async def test_editing_a_budget_does_not_arm_its_window_again_and_a_new_one_begins_now(postgres_url: str) -> None:
+    """Case 21."""
+    async with a_plane(postgres_url) as plane:
+        made = await create(plane, budgets=[types_pb2.Budget(usd="5", window="day")])
+        first = made.key.settings.budgets[0].since_ms
+        forged = types_pb2.Budget(usd="9", window="day", since_ms=1)
+        edited = await update(plane, made.key.public_id, "budgets", budgets=[forged, types_pb2.Budget(tokens=10, window="24h")])
+        assert [(one.usd, one.since_ms == first) for one in edited.settings.budgets] == [("9", True), ("", False)]
+        replaced = await update(plane, made.key.public_id, "budgets", budgets=[types_pb2.Budget(usd="9", window="month")])
+        assert replaced.settings.budgets[0].since_ms == first
+        await update(plane, made.key.public_id, "budgets")
+        again = await update(plane, made.key.public_id, "budgets", budgets=[types_pb2.Budget(usd="9", window="month")])
+        assert again.settings.budgets[0].since_ms > first
+
+
+async def test_a_tenant_s_rules_reach_routers_with_all_its_keys(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, a_watcher(plane.port) as watcher:
+        made = await create(plane, tenant="acme")
+        other = await create(plane, tenant="beta")
+        await held_keys(watcher)
+        rules = access_pb2.TenantSettings(
+            budgets=[types_pb2.Budget(tokens=1000, window="week", soft=True)],
+            provider_caps={"openai": types_pb2.Budget(usd="60", window="month")},
+        )
+        request = access_pb2.UpdateTenantRequest(name="acme", settings=rules, fields=["budgets", "provider_caps"], author="ann")
+        info = await plane.access.UpdateTenant(request, metadata=plane.token)
+        assert (info.name, info.settings.budgets[0].tokens, info.access_version) == ("acme", 1000, 3)
+        again = await plane.access.UpdateTenant(request, metadata=plane.token)
+        assert again.access_version == 3, "nothing changed"
+        keys = (await held_keys(watcher)).keys
+        while not keys[made.key.public_id].tenant_budgets:
+            keys = (await held_keys(watcher)).keys
+        key = keys[made.key.public_id]
+        assert [(one.name, one.amount, one.soft) for one in key.tenant_budgets] == [("tokens/week", 1000, True)]
+        assert key.provider_caps["openai"].name == "usd/month" and not keys[other.key.public_id].tenant_budgets
+        listed = await plane.access.ListTenants(access_pb2.ListTenantsRequest(), metadata=plane.token)
+        assert [(one.name, one.keys) for one in listed.tenants] == [("acme", 1), ("beta", 1)]
+        request = access_pb2.UpdateTenantRequest(name="acme", fields=["budgets", "provider_caps"])
+        await plane.access.UpdateTenant(request, metadata=plane.token)
+        assert not (await held_keys(watcher)).keys[made.key.public_id].tenant_budgets
 
 
 async def test_a_revoked_key_is_gone_for_good_and_revoking_again_changes_nothing(postgres_url: str) -> None:
@@ -146,10 +191,14 @@ async def test_an_expired_key_leaves_at_the_next_change_and_every_control_plane_
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
-        ({"budget_usd": "-1"}, "budget_usd"),
-        ({"budget_usd": "NaN"}, "budget_usd"),
-        ({"budget_window": "day"}, "budget_window"),
-        ({"budget_usd": "1", "budget_window": "year"}, "budget_window"),
+        ({"budgets": [{"usd": "-1", "window": "day"}]}, "budgets[0].usd"),
+        ({"budgets": [{"usd": "NaN", "window": "day"}]}, "budgets[0].usd"),
+        ({"budgets": [{"usd": "0", "window": "day"}]}, "budgets[0].usd"),
+        ({"budgets": [{"window": "day"}]}, "budgets[0]"),
+        ({"budgets": [{"usd": "1", "tokens": 5, "window": "day"}]}, "budgets[0]"),
+        ({"budgets": [{"usd": "1", "window": "year"}]}, "budgets[0].window"),
+        ({"budgets": [{"tokens": 5, "window": "30m"}]}, "budgets[0].window"),
+        ({"budgets": [{"usd": "1", "window": "day"}, {"usd": "2", "window": "day"}]}, "budgets"),
         ({"directives": ["regoin=eu"]}, "directives[0]"),
         ({"require_directives": ["regoin"]}, "require_directives[0]"),
         ({"expires_at_ms": 1}, "expires_at_ms"),

@@ -55,6 +55,11 @@ ROWS: dict[str, tuple[str, ...]] = {
         "0, 0, 0, 0.5)",
         "INSERT INTO usage_by_hour VALUES ('2026-11-30 12:00+00', 'e', 'p', 'm', 1, 1, 0, 0, 0, 0, 10, 0, 0, 5, 0, 0, 0, 0.5)",
     ),
+    "0006": (
+        'UPDATE keys SET budgets = \'[{"usd": "5", "window": "day", "since_ms": 7}]\'',
+        'UPDATE tenants SET budgets = \'[{"tokens": 9, "window": "30d", "soft": true, "since_ms": 7}]\', access_version = 1',
+        "INSERT INTO budget_alerts VALUES ('acme', '', '', 'usd/day', now(), 50, now())",
+    ),
 }
 
 
@@ -95,9 +100,10 @@ def test_rows_written_at_a_revision_are_there_and_readable_at_the_newest(revisio
         assert (version.info.version, version.info.author, version.content.document["endpoints"]) == (1, "ann", {})
         if "0002" in written:
             (key,) = (await repository.access()).keys
-            assert (key.public_id, key.settings.limits, str(key.settings.budget_usd), key.settings.directives) == (
-                "abcdefghijkl", {"rpm": 5}, "12.500000", ("region=eu",),
-            )  # fmt: skip
+            assert (key.public_id, key.settings.limits, key.settings.directives) == ("abcdefghijkl", {"rpm": 5}, ("region=eu",))
+            if "0006" not in written:  # the one budget of old is kept from now on
+                assert [(one.name, one.amount, one.soft) for one in key.settings.budgets] == [("usd/day", 12_500_000_000_000, False)]
+                assert key.settings.budgets[0].since_ms > 1_700_000_000_000
         if "0003" in written:
             assert [node.node for node in await repository.known_nodes(datetime.now(UTC))] == ["router-1"]
         await repository.close()
