@@ -13,12 +13,13 @@ import uvloop
 from control_plane.app import control_plane
 from control_plane.schema import migrate as bring_to_head
 from n4n.core.errors import StartFailed
+from n4n.runtime.logs import log_as_json
 from n4n.runtime.settings import Settings, read_settings
 
 
 def main(settings: Settings) -> int:
     """Serves until told to stop, then 0; StartFailed when it cannot start."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_as_json("control-plane", settings.log_level)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_told(settings))

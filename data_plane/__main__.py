@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 
 from data_plane.metrics_folder import metrics_folder
 from n4n.core.errors import StartFailed
+from n4n.runtime.logs import log_as_json
 from n4n.runtime.settings import Settings, read_settings
 
 
 def main(settings: Settings) -> int:
     """Runs until told to stop, then 0; StartFailed when it cannot start. The supervisor never imports grpc."""
+    log_as_json("data-plane", settings.log_level)
     if not settings.worker:
         from data_plane.listeners import check_free
         from data_plane.own_folder import own_folder
@@ -24,7 +25,6 @@ def main(settings: Settings) -> int:
         check_free(settings.host, settings.port)
         with own_folder(settings.data_path):
             return supervise(settings)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics_folder(settings.data_path))
     import uvloop

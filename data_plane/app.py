@@ -78,7 +78,9 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     segments = Segments(settings.data_path / "usage", run, carried=ledger.unsettled, most_bytes=settings.usage_disk_mib << 20)
     ledger.segments = segments
     tracing = tracing_of(os.environ, "data-plane", node_name(settings))
-    served = Web(router, Meter(instruments, lines, ledger, None if tracing is None else Tracer(tracing, time.time)), settings)
+    served = Web(
+        router, Meter(instruments, lines, ledger, None if tracing is None else Tracer(tracing, time.time), settings.log_one_in), settings
+    )
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token, tls_of(settings))
     link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=random.random)
     limiting = None

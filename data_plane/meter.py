@@ -34,8 +34,12 @@ _NOTE = b'{"usage":%b,"cost_usd":%b,"provider":%b,"endpoint":%b,"fallback_attemp
 class Meter:
     """Renders finished records."""
 
-    def __init__(self, instruments: Instruments, lines: LineWriter, ledger: Settling | None = None, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self, instruments: Instruments, lines: LineWriter, ledger: Settling | None = None, tracer: Tracer | None = None, one_in: int = 1
+    ) -> None:
+        """Of the requests that ended well, `one_in` so many has a log line."""
         self._lines, self.ledger, self.tracer = lines, ledger, tracer
+        self._one_in, self._passed = max(1, one_in), 0
         self._counts = Counts(instruments, lambda: lines.dropped)
 
     def stream_opened(self) -> None:
@@ -46,10 +50,18 @@ class Meter:
         """The request ended: its attempts are settled, one log line, and its metrics."""
         if record.attempts and record.ledger is not None:
             record.ledger.settle(record)
-        self._lines.write(log_line(record))
+        if self._one_in == 1 or self._is_told(record):
+            self._lines.write(log_line(record))
         self._counts.add(record)
         if self.tracer is not None:
             self.tracer.ended(record)
+
+    def _is_told(self, record: Record) -> bool:
+        """Whether a request has a line of its own: all that is not everyday has."""
+        if record.outcome != "success" or len(record.attempts) != 1 or record.queued_s:
+            return True
+        self._passed += 1
+        return self._passed % self._one_in == 0
 
     def tell(self) -> None:
         """The metrics are up to date after this; otherwise they are a moment behind."""

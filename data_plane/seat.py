@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
@@ -18,6 +18,7 @@ from n4n.runtime.telemetry import forget_worker
 
 LEAST_PAUSE_S, MOST_PAUSE_S = 0.2, 10.0
 STEADY_S = 30.0  # a worker that lived this long starts again without a pause
+log = logging.getLogger("n4n.data_plane")
 HUNG_AFTER_S = 30.0  # a worker says every second that it lives
 BLINK_S = 1.0  # of a longer time we saw nothing ourselves, so that it counts no more than this
 HEIR_WITHIN_S = 60.0
@@ -219,5 +220,5 @@ class Seat:
 
 
 def say(line: str) -> None:
-    """One line for the operator, on standard error."""
-    sys.stderr.write(f"n4n data-plane: {line}\n")
+    """One line for the operator."""
+    log.warning("%s", line)

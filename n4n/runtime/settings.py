@@ -57,6 +57,8 @@ class Settings:
     lame_duck_sec: int = 3  # a balancer that checks /ready every second has noticed by then
     stale_after_sec: int = 900  # a control link lost for longer is reported
     lost_router_sec: int = 90  # a router that is not heard of in Redis for longer is lost, and its open attempts are closed; 0: never
+    log_level: str = "info"  # of what a process says of itself: debug, info, warning or error
+    log_one_in: int = 1  # of the requests that ended well and at once, one in so many has a line; all others always have
     usage_keep_days: int = 400  # single rows of the usage ledger; their sums are kept; 0: for ever
     usage_disk_mib: int = 2048  # of one worker, for usage that no control plane has taken yet
 

@@ -35,14 +35,14 @@ def test_a_data_directory_is_free_again_when_its_data_plane_has_ended(tmp_path: 
 
 
 def test_a_directory_that_cannot_be_written_is_told_and_does_not_keep_a_router_from_serving(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
 
     with own_folder(tmp_path / "file"):
         pass
 
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot be written" in caplog.text
 
 
 def test_an_empty_node_token_is_one_line_that_names_it(tmp_path: Path) -> None:

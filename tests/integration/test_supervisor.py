@@ -112,7 +112,7 @@ def test_the_one_before_goes_on_until_its_successor_serves(seat: Seat, started: 
 
 @pytest.mark.parametrize("fate", ["ends", "is late"])
 def test_a_successor_that_does_not_start_costs_nothing(
-    seat: Seat, started: list[Process], capsys: pytest.CaptureFixture[str], fate: str
+    seat: Seat, started: list[Process], caplog: pytest.LogCaptureFixture, fate: str
 ) -> None:
     seat.replacement_wanted = True
     seat.start_heir(1.0)
@@ -125,7 +125,7 @@ def test_a_successor_that_does_not_start_costs_nothing(
     assert started[0].signals == []
     assert started[1].code is not None
     assert not seat.wants_heir(1.1 + HEIR_WITHIN_S), "the next try waits"
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(caplog.messages) == 1
 
 
 def test_a_worker_that_somebody_else_told_to_go_is_replaced_first(seat: Seat, started: list[Process]) -> None:
@@ -165,7 +165,7 @@ def test_a_machine_that_stood_still_hung_nobody(seat: Seat, started: list[Proces
     assert started[0].code is None
 
 
-def test_pauses_grow_while_a_worker_does_not_start(started: list[Process], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pauses_grow_while_a_worker_does_not_start(started: list[Process], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with supervisor.listening_socket("127.0.0.1", 0) as sock:
         one = Seat(1, Place(sock, 0), Settings(), lambda low, high: 1.0)
         now, begun = 0.0, []
@@ -178,12 +178,12 @@ def test_pauses_grow_while_a_worker_does_not_start(started: list[Process], tmp_p
             now += 0.1
         pauses = [round(later - earlier, 1) for earlier, later in pairwise(begun)]
         one.look(now, 0.1)
-    lines = capsys.readouterr().err.splitlines()
+    lines = caplog.messages
 
     assert pauses == sorted(pauses)
     assert pauses[0] < 0.5 and 9 < pauses[-1] < 11
     assert len(lines) == len(started), "one line each"
-    assert lines[0] == "n4n data-plane: worker 1 ended with 1 after 0 s; starting it again in 0.2 s"
+    assert lines[0] == "worker 1 ended with 1 after 0 s; starting it again in 0.2 s"
 
 
 @pytest.fixture
