@@ -9,7 +9,7 @@ from typing import Protocol
 
 from data_plane.aside import Aside
 from data_plane.meter import Meter, note
-from data_plane.outgoing import Outgoing
+from data_plane.outgoing import Way
 from data_plane.record import Record
 from data_plane.replies import error_body
 from n4n.core.chat import ChatRequest, Chunk, Usage
@@ -72,7 +72,7 @@ def _endpoint_fields(provider: str, endpoint: str, model: str) -> bytes:
 class WholeAnswer:
     """One JSON body."""
 
-    def __init__(self, outgoing: Outgoing, record: Record, skin: Skin, asked: ChatRequest, aside: Aside) -> None:
+    def __init__(self, outgoing: Way, record: Record, skin: Skin, asked: ChatRequest, aside: Aside) -> None:
         self._outgoing, self._record, self._skin, self._asked, self._aside = outgoing, record, skin, asked, aside
         self._chunk: Chunk | None = None
         self.wake_at: float | None = None
@@ -111,7 +111,7 @@ class StreamAnswer:
 
     def __init__(
         self,
-        outgoing: Outgoing,
+        outgoing: Way,
         record: Record,
         meter: Meter,
         skin: Skin,

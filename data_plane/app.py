@@ -18,6 +18,7 @@ from aiohttp import web
 
 import n4n
 from data_plane.health import Health
+from data_plane.idempotency import Once
 from data_plane.intake import Intake, SharedIntake
 from data_plane.leaving import Orders, Serving, drain, until
 from data_plane.ledger import Ledger
@@ -35,8 +36,10 @@ from n4n.runtime import disk_snapshot
 from n4n.runtime.control_link import ControlLink, Identity
 from n4n.runtime.credentials import Credentials
 from n4n.runtime.follower import Follower, Pace
+from n4n.runtime.idempotency import Records
 from n4n.runtime.open_attempts import OpenAttempts
 from n4n.runtime.records import LineWriter
+from n4n.runtime.sealing import secret_of
 from n4n.runtime.segments import Segments
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import Instruments
@@ -90,6 +93,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         )
         ledger.known = OpenAttempts(limiting.store, run, identity.node, unsettled=ledger.unsettled, wall=time.time)
     usage = UsageLink(settings.control_planes, identity, segments, known=ledger.known, clock=clock, draw=random.random)
+    kept = Records(None if limiting is None else limiting.store, secret_of(settings))
+    router.once = Once(kept, clock, random.random, lambda outcome: instruments.idempotent.labels(outcome).inc())
     server = served.server()
     runner = web.ServerRunner(server, shutdown_timeout=LAST_BYTES_S)
     await runner.setup()

@@ -22,7 +22,7 @@ MAX_TIMEOUT_MS = 24 * 3_600_000
 
 
 _OURS = frozenset((  # headers that change what is done with a request; a request without them is plain
-    b"x-request-id", b"cache-control", b"x-n4n-timeout-ms", b"x-n4n-priority", b"x-n4n-routing", b"x-routing-directive",
+    b"x-request-id", b"cache-control", b"x-n4n-timeout-ms", b"x-n4n-priority", b"x-n4n-routing", b"x-routing-directive", b"idempotency-key",
 ))  # fmt: skip
 _MOST_SHAPES, _LONGEST_SHAPE = 512, 2048  # which headers a client sends, not what is in them, is the same in all its requests
 _shapes: dict[tuple[bytes, ...], bool] = {}

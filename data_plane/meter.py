@@ -71,7 +71,7 @@ class Meter:
 def log_line(record: Record) -> bytes:
     """The request as one JSON object on one line, names as in docs/architecture.md; no prompt, no answer, no key, no URL."""
     plan, endpoint, ttft_s, hold_s = record.plan, record.selected, record.ttft_s, record.hold_s
-    return _LINE % (
+    line = _LINE % (
         _timestamp(record.wall),
         _ENCODE(record.request_id),
         _ENCODE(record.model),
@@ -100,6 +100,7 @@ def log_line(record: Record) -> bytes:
         record.bytes_out,
         b"null" if record.trace is None else b'"%032x"' % record.trace.trace_id,
     )
+    return line if not record.replayed else line[:-2] + b',"idempotent_replay":true}\n'
 
 
 def _attempt(record: Record, attempt: AttemptRecord) -> bytes:

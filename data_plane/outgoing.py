@@ -7,7 +7,7 @@ does for a request. What leaves here is HTTP/1.1 (RFC 9112); a client of HTTP/1.
 from __future__ import annotations
 
 from email.utils import formatdate
-from typing import cast
+from typing import Protocol, cast
 
 from aiohttp import HttpVersion11
 
@@ -19,8 +19,38 @@ _END = b"0\r\n\r\n"
 _KEPT, _CLOSED = Written(keep_alive=True), Written(keep_alive=False)
 
 
+class Way(Protocol):
+    """What answers are written to. Every method may raise ConnectionError: the client is gone."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was written."""
+        ...
+
+    @property
+    def clogged(self) -> bool:
+        """Whether the client has to take some of it before it is sent more: wait for `room`."""
+        ...
+
+    def whole(self, status: int, fields: bytes, body: bytes, *, last: bool) -> None:
+        """These header lines (each with its line end), and the body, which is JSON. `last`: the connection closes after it."""
+        ...
+
+    def begin(self, fields: bytes, *, last: bool) -> bytes:
+        """The head of a body that comes in pieces; it goes out in front of the first of them."""
+        ...
+
+    def piece(self, head: bytes, piece: bytes, *, end: bool) -> None:
+        """The head, where it has not gone out yet, and some of the body, at least one byte."""
+        ...
+
+    async def room(self) -> None:
+        """Returns when there is some."""
+        ...
+
+
 class Outgoing:
-    """One answer. Every method may raise ConnectionError: the client is gone."""
+    """One answer, to its client's connection."""
 
     __slots__ = ("_chunked", "_connection", "_keep", "begun")
 

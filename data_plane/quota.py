@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from data_plane.record import Record
 from data_plane.waiting import WaitingLine
@@ -36,6 +37,7 @@ from n4n.core.limits.subjects import (
 )
 from n4n.runtime.labels import new_reservation_id
 from n4n.runtime.limits import Limits, Party, Reservation
+from n4n.runtime.limits.packed import Known
 
 MOST_SUBJECTS = 20_000
 _OVERTAKING_S = 0.01  # a newcomer looks at the line again after so long
@@ -104,8 +106,9 @@ class Quotas:
         return known[1]
 
     async def one_request(self, key: Key, record: Record) -> None:
-        """Takes one request of the caller's, which ends at once and needs no tokens. CallerLimited: it has none."""
-        caller = self.caller(key)
+        """Takes one request of the caller's and nothing else, whatever it owes or has running. CallerLimited: it has none."""
+        known = self.caller(key)
+        caller = None if known is None else _requests_of(known)
         if caller is None:
             return
         answer = (await self.limits.reserve(new_reservation_id(), ((caller.party, Draw()),)))[0]
@@ -157,6 +160,15 @@ class Quotas:
             min([bucket.ends_ms for bucket in buckets if isinstance(bucket, Window)], default=math.inf),
             any(bucket.unit is Unit.SPEND for bucket in buckets),
         )
+
+
+def _requests_of(caller: Caller) -> Caller | None:
+    """The same with its limits on requests alone; None: there are none."""
+    found = [(one, tuple([bucket for bucket in one.buckets if bucket.unit is Unit.REQUESTS])) for one in caller.party.subjects]
+    subjects = [replace(one, buckets=buckets, concurrency=None, streams=None) for one, buckets in found if buckets]
+    if not subjects:
+        return None
+    return replace(caller, party=Party(subjects, [Known() for _ in subjects]), told=0, spends=False)
 
 
 def told_caller(caller: Caller, answer: Reservation | Refusal, record: Record) -> None:

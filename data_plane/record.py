@@ -89,6 +89,7 @@ class Record(msgspec.Struct):
     counted: Usage | None = None
     warnings: tuple[str, ...] = ()
     no_store: bool = False  # the client asked for no gateway cache
+    replayed: bool = False  # the answer is that of an earlier request with the same idempotency key
     cache_control: str | None = None  # the provider's own header
     closing: Callable[[], bool] = lambda: False  # whether an answer that begins now is the last on its connection
     priority: str = "interactive"

@@ -53,6 +53,7 @@ class Exchange(msgspec.Struct, frozen=True):
     deadline: float | None  # the caller's own, on the router's clock
     answer: Answer
     record: Record
+    warnings: tuple[str, ...] = ()  # that its answer bears, whoever gives it
 
 
 async def serve(router: Router, exchange: Exchange) -> None:
@@ -178,7 +179,7 @@ def _encoded(router: Router, exchange: Exchange, dialect: Dialect, candidate: Ca
     """The request as the candidate wants it; what that leaves out is noted. RequestError where nobody could read it."""
     chat, endpoint = exchange.chat, candidate.endpoint
     call = dialect.encode(chat, endpoint, router.secret(candidate.account))
-    exchange.record.warnings = call.warnings
+    exchange.record.warnings = exchange.warnings + call.warnings
     if chat.native is not None and dialect.speech(endpoint.upstream_model).shape != chat.native.dialect:
         exchange.record.warnings += exchange.skin.losses(chat)
     return call

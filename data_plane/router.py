@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from data_plane.answers import KEEP_ALIVE_S
 from data_plane.aside import Aside
 from data_plane.health import Health
+from data_plane.idempotency import Once
 from data_plane.quota import Quotas
 from n4n.core.access import AccessSnapshot
 from n4n.core.candidates import Candidate, World
@@ -17,6 +19,7 @@ from n4n.core.dialects import Dialect
 from n4n.core.errors import NoSnapshot
 from n4n.runtime.credentials import Credentials
 from n4n.runtime.follower import Follower
+from n4n.runtime.idempotency import Records
 from n4n.runtime.upstream import Upstream
 
 
@@ -38,6 +41,7 @@ class Router:
         self._spoken = frozenset(dialects)
         self._world: World | None = None  # the latest one that was asked for
         self.quotas: Quotas | None = None  # None: no store, so no limits are kept
+        self.once = Once(Records(None, os.urandom(32)), clock, random.random)  # until there is a store: for this worker alone
         self.aside = Aside()
         self.draw = random.random
         self.wall = time.time

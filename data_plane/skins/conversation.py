@@ -7,12 +7,15 @@ from functools import partial
 from data_plane.answers import Answer, StreamAnswer, WholeAnswer
 from data_plane.bodies import BoundedRequest
 from data_plane.callers import PRIORITIES, Asked, authenticate
+from data_plane.idempotency import Held
 from data_plane.meter import Meter
-from data_plane.outgoing import Outgoing
+from data_plane.once import serve_once
+from data_plane.outgoing import Outgoing, Way
 from data_plane.record import Record
 from data_plane.request import Exchange, serve
 from data_plane.router import Router
 from n4n.core import large
+from n4n.core.idempotency import HEADER, check_key
 from n4n.core.skins.skin import Skin
 
 
@@ -22,11 +25,14 @@ async def converse(
     """Answers one request, or raises GatewayError."""
     key = authenticate(router.access(), asked)
     record.tenant, record.key_id = key.tenant, key.public_id
-    timeout_s, priority = None, PRIORITIES[0]
+    timeout_s, priority, once = None, PRIORITIES[0], None
     if not asked.plain:
         record.no_store, timeout_s = asked.no_store, asked.timeout_s
         asked.check_priority()
         priority = asked.get("x-n4n-priority") or priority
+        once = asked.get(HEADER)
+        if once is not None:
+            check_key(once)
     body = request.came()
     if body is None:
         body = await request.read()
@@ -36,10 +42,14 @@ async def converse(
     record.priority = priority
     directives = asked.directives(key, chat)
     answer: Answer
+    way: Way = outgoing
+    if once is not None:
+        way = held = Held(outgoing, skin.keep_alive)
+        known = await router.once.known(key.tenant, once, request.rel_url.raw_path, body)
     if chat.stream:
-        answer = StreamAnswer(outgoing, record, meter, skin, skin.frames(chat), keep_alive_s=router.keep_alive_s)
+        answer = StreamAnswer(way, record, meter, skin, skin.frames(chat), keep_alive_s=router.keep_alive_s)
     else:
-        answer = WholeAnswer(outgoing, record, skin, chat, router.aside)
+        answer = WholeAnswer(way, record, skin, chat, router.aside)
     exchange = Exchange(
         chat=chat,
         skin=skin,
@@ -50,4 +60,7 @@ async def converse(
         answer=answer,
         record=record,
     )
-    await serve(router, exchange)
+    if once is None:
+        await serve(router, exchange)
+    else:
+        await serve_once(router, exchange, held, known)

@@ -180,6 +180,20 @@ class CallerLimited(RequestError):
     kind = "rate_limit_error"
 
 
+class IdempotencyMismatch(RequestError):
+    """This idempotency-key was used for another request within 24 hours: send a new key, or the same body to the same path."""
+
+    status = 422
+    code = "idempotency_mismatch"
+
+
+class StillExecuting(GatewayError):
+    """The request that came first with this idempotency-key has not ended in this one's time; ask again with the same key."""
+
+    status = 504
+    code = "timeout"
+
+
 class LimitTooSmall(RequestError):
     """The request needs more tokens than its limit ever holds: shorten it, or have the limit raised."""
 

@@ -68,6 +68,9 @@ class Instruments:
         )
         self.store_up = Gauge("n4n_store_up", "Whether Redis can be used, 1 or 0.", multiprocess_mode="livemin", registry=registry)
         self.limits_alone = Counter("n4n_limits_without_store", "Reservations decided without Redis.", registry=registry)
+        self.idempotent = Counter(
+            "n4n_idempotent_requests", "Requests with an idempotency key, by what became of them.", ("outcome",), registry=registry
+        )
         self.streams = Gauge("n4n_active_streams", "Streams open now.", multiprocess_mode="livesum", registry=registry)
 
 

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from types import SimpleNamespace
 
@@ -17,6 +17,7 @@ import aiohttp
 from aiohttp import web
 
 from data_plane.health import Health
+from data_plane.idempotency import Once
 from data_plane.meter import Meter
 from data_plane.quota import Quotas
 from data_plane.router import Router
@@ -26,6 +27,8 @@ from n4n.core.access import AccessSnapshot, Key
 from n4n.core.catalog import compile_snapshot
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.document import parse_document
+from n4n.core.idempotency import LEASE_MS
+from n4n.runtime.idempotency import Records
 from n4n.runtime.limits import Limits, Sight
 from n4n.runtime.records import LineWriter
 from n4n.runtime.settings import Settings
@@ -93,6 +96,7 @@ class RunningRouter:
     state: SimpleNamespace
     web: Web
     _read_fd: int
+    once: Mapping[str, int] = field(default_factory=dict)  # what became of requests with an idempotency key
 
     def headers(self, **more: str) -> dict[str, str]:
         """A valid key, and more headers with _ written as -."""
@@ -143,6 +147,10 @@ def _heard(router: Router, sight: Sight) -> None:
     router.health.heard(sight.name, sight.seconds, router.snapshot)
 
 
+def _counted(counts: dict[str, int], outcome: str) -> None:
+    counts[outcome] = counts.get(outcome, 0) + 1
+
+
 @asynccontextmanager
 async def running_router(
     document: Mapping[str, Json],
@@ -152,6 +160,7 @@ async def running_router(
     unresolved: frozenset[str] = frozenset(),
     store: Store | None = None,
     name: str = "r1",
+    lease_ms: float = LEASE_MS,
     tracing: Tracing | None = None,
 ) -> AsyncIterator[RunningRouter]:
     """The engine over `document`, serving on a free loopback port; `key` holds more fields of the one key."""
@@ -178,6 +187,8 @@ async def running_router(
         router.health.shared.attach(store)
         router.health.keep_only(state.catalog)
         keeping = [asyncio.create_task(limits.keep()), asyncio.create_task(router.health.shared.keep())]
+    once_counted: dict[str, int] = {}
+    router.once = Once(Records(store, b"a secret", lease_ms), time.monotonic, lambda: 0.5, partial(_counted, once_counted))
     instruments = _instruments()
     tracer = None if tracing is None else Tracer(tracing, time.time)
     served = Web(router, Meter(instruments, LineWriter(write_fd, loop), tracer=tracer), settings or Settings())
@@ -188,7 +199,7 @@ async def running_router(
     port = runner.addresses[0][1]
     try:
         async with aiohttp.ClientSession() as http:
-            yield RunningRouter(f"http://127.0.0.1:{port}/v1", port, http, router, state, served, read_fd)
+            yield RunningRouter(f"http://127.0.0.1:{port}/v1", port, http, router, state, served, read_fd, once_counted)
     finally:
         if store is not None:
             for task in keeping:
