@@ -269,7 +269,7 @@ class Once:
     async def _replay(self, asked: Repeatable, answer: Kept) -> None:
         await asked.charge()
         record, way = asked.record, asked.way
-        record.replayed = True
+        record.replayed, record.bytes_out = True, len(answer.body)
         own = b"server: n4n\r\nx-request-id: %b\r\nx-n4n-overhead-ms: %.1f\r\n%b" % (
             record.request_id.encode(),
             record.overhead_s * 1000,
