@@ -19,7 +19,6 @@ from n4n.core.access import Key
 from n4n.core.catalog import Account, Endpoint
 from n4n.core.errors import CallerLimited
 from n4n.core.limits.estimates import Estimates
-from n4n.core.limits.headers import limit_fields
 from n4n.core.limits.levels import Refusal, Settlement
 from n4n.core.limits.subjects import (
     RESERVES,
@@ -52,6 +51,7 @@ class Caller(msgspec.Struct, frozen=True):
     told: int
     until_ms: float
     spends: bool
+    most_tokens: float  # that a bucket of theirs ever holds
 
 
 class Quotas:
@@ -159,6 +159,7 @@ class Quotas:
             next((at for at, subject in enumerate(subjects) if any(isinstance(bucket, Rate) for bucket in subject.buckets)), 0),
             min([bucket.ends_ms for bucket in buckets if isinstance(bucket, Window)], default=math.inf),
             any(bucket.unit is Unit.SPEND for bucket in buckets),
+            min([bucket.capacity for bucket in buckets if isinstance(bucket, Rate) and bucket.unit is Unit.TOKENS], default=math.inf),
         )
 
 
@@ -173,11 +174,11 @@ def _requests_of(caller: Caller) -> Caller | None:
 
 def told_caller(caller: Caller, answer: Reservation | Refusal, record: Record) -> None:
     """Notes for the answer's head what the caller has left. CallerLimited: it has too little, and of which limit."""
-    subject = caller.party.subjects[caller.told]
+    fields = caller.party.fields[caller.told]
     if isinstance(answer, Reservation):
-        record.limit_fields = limit_fields(subject, answer.used(caller.told))
+        record.limit_fields = fields(answer.used(caller.told))
         return
-    record.limit_fields = limit_fields(subject, answer.levels[caller.told].used)
+    record.limit_fields = fields(answer.levels[caller.told].used)
     raise CallerLimited(_why(caller.party.subjects[answer.whose], answer), retry_after_s=answer.wait_ms / 1000)
 
 

@@ -51,12 +51,9 @@ class Spending:
         model = made.model
         given, made_up = quotas.estimates(model.id).expected(chat.body_bytes, chat.max_output_tokens, model.max_output_tokens, chat.n)
         tokens = self._tokens = given + made_up
-        if caller is not None:
-            _check_size(caller, tokens)
-        for one in made.candidates:
-            if any(self._fits(account, one.endpoint) for account in one.endpoint.accounts):
-                break
-        else:
+        if caller is not None and tokens > caller.most_tokens:
+            raise _too_large(caller, tokens)
+        if not any(self._fits(account, one.endpoint) for one in made.candidates for account in one.endpoint.accounts):
             raise LimitTooSmall(f"the request needs about {tokens:.0f} tokens, more than any account of the model ever has")
         spend = _priced(made.candidates[0].endpoint, given, made_up) * MARGIN if caller is not None and caller.spends else 0.0
         self._draw = Draw(tokens * MARGIN, chat.stream, quotas.reserves[priority], spend)
@@ -74,6 +71,12 @@ class Spending:
 
         CallerLimited: the caller has none.
         """
+        if not candidate.spare_accounts and self._fits(candidate.account, candidate.endpoint):
+            short_until = await self._reserved(self._quotas.account(candidate.account, candidate.endpoint))
+            if short_until is not None:
+                return Cooldown(short_until, FailureClass.RATE_LIMITED)
+            self._served()
+            return candidate
         soonest: float | None = None
         for one in self._by_what_is_left(candidate):
             if not self._fits(one.account, one.endpoint) or (one is not candidate and not usable(one)):
@@ -242,13 +245,12 @@ def _settlement(account: Reservation, failure: Failure | None, usage: Usage | No
     return Settlement(Took(1.0, drawn if failure.status is None else 0.0), corrected, until_ms)
 
 
-def _check_size(caller: Caller, tokens: float) -> None:
-    """LimitTooSmall: a bucket of the caller's could not hold the request even if it were empty."""
-    for subject in caller.party.subjects:
-        rate = too_large(subject, tokens)
-        if rate is not None:
-            told = f"this {subject.whose} has {rate.capacity:.0f} a {'day' if rate.is_daily else 'minute'}"
-            raise LimitTooSmall(f"the request needs about {tokens:.0f} tokens, and {told}; shorten it, or have the limit raised")
+def _too_large(caller: Caller, tokens: float) -> LimitTooSmall:
+    """A bucket of the caller's could not hold the request even if it were empty."""
+    found = ((subject, too_large(subject, tokens)) for subject in caller.party.subjects)
+    whose, rate = next((subject.whose, rate) for subject, rate in found if rate is not None)
+    told = f"this {whose} has {rate.capacity:.0f} a {'day' if rate.is_daily else 'minute'}"
+    return LimitTooSmall(f"the request needs about {tokens:.0f} tokens, and {told}; shorten it, or have the limit raised")
 
 
 def _priced(endpoint: Endpoint, given: float, made_up: float) -> float:

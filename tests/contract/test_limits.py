@@ -18,6 +18,13 @@ from tests.support.store import open_store
 from tests.support.valkey_cluster import ValkeyCluster, running_cluster
 
 LEASE_MS = 30_000.0
+
+
+def _id(name: str) -> bytes:
+    """A reservation by name."""
+    return name.encode().ljust(12)
+
+
 _numbers = iter(range(10**9))
 
 
@@ -54,14 +61,14 @@ class InRedis:
 
     async def reserve(self, id: str, draw: Draw, *subjects: Subject, lease_ms: float = LEASE_MS) -> tuple[Grant | Refusal, float]:
         party = Party(subjects)
-        numbers = party.read(await self._store.command(scripts.reserve(id.encode(), party, draw, lease_ms)), id.encode())
+        numbers = party.read(await self._store.command(party.reserve(_id(id), draw, lease_ms)), _id(id))
         return party.refusal(numbers) if numbers[0] else Grant(party.levels(numbers)), numbers[3]
 
     async def settle(self, id: str, draw: Draw, told: Settlement, *subjects: Subject) -> tuple[bool, float]:
-        return scripts.was_open(id.encode(), await self._store.command(scripts.settle(id.encode(), Party(subjects), draw, told)))
+        return scripts.was_open(_id(id), await self._store.command(Party(subjects).settle(_id(id), draw, told)))
 
     async def renew(self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS) -> float:
-        ids = {id.encode(): stream for id, stream in held.items()}
+        ids = {_id(id): stream for id, stream in held.items()}
         reply = await self._store.command(scripts.renew(Party([subject]), ids, added, lease_ms))
         assert isinstance(reply, bytes)
         return float(reply)
@@ -83,17 +90,17 @@ class Here:
 
     async def reserve(self, id: str, draw: Draw, *subjects: Subject, lease_ms: float = LEASE_MS) -> tuple[Grant | Refusal, float]:
         now = self._time()
-        return reserve([self.ledger(subject) for subject in subjects], id.encode(), subjects, draw, now, lease_ms), now
+        return reserve([self.ledger(subject) for subject in subjects], _id(id), subjects, draw, now, lease_ms), now
 
     async def settle(self, id: str, draw: Draw, told: Settlement, *subjects: Subject) -> tuple[bool, float]:
         now = self._time()
         for other in subjects[1:]:
-            self.ledger(other).settle(id.encode(), other, draw, Settlement(told.took), now)
-        return self.ledger(subjects[0]).settle(id.encode(), subjects[0], draw, told, now), now
+            self.ledger(other).settle(_id(id), other, draw, Settlement(told.took), now)
+        return self.ledger(subjects[0]).settle(_id(id), subjects[0], draw, told, now), now
 
     async def renew(self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS) -> float:
         now = self._time()
-        self.ledger(subject).renew(subject, {id.encode(): stream for id, stream in held.items()}, added, now, lease_ms)
+        self.ledger(subject).renew(subject, {_id(id): stream for id, stream in held.items()}, added, now, lease_ms)
         return now
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from n4n.core.limits.estimates import Estimates
-from n4n.core.limits.headers import duration, floors, limit_fields
+from n4n.core.limits.headers import LimitFields, duration, floors
 from n4n.core.limits.levels import Grant, Ledger, Levels, Refusal, Settlement, reserve
 from n4n.core.limits.line import Line, LineFull
 from n4n.core.limits.shares import share_of, used_at_start, used_meanwhile
@@ -380,7 +380,7 @@ def test_a_full_line_takes_nobody() -> None:
 
 
 def test_a_caller_is_told_its_limits_as_openai_tells_them() -> None:
-    fields = limit_fields(caller(rpm=600, tpm=9000), (1.0, 1500.5))
+    fields = LimitFields(caller(rpm=600, rpd=5, tpm=9000))((1.0, 1500.5, 3.0))
     assert fields.decode().splitlines() == [
         "x-ratelimit-limit-requests: 600",
         "x-ratelimit-remaining-requests: 599",

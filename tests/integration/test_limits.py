@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from n4n.core.breaker import Breaker
-from n4n.runtime.limits.scripts import RENEW, RESERVE, SETTLE, SIGHT
+from n4n.runtime.limits.packed import RENEW, RESERVE, SETTLE, SIGHT
 from tests.support import answers
 from tests.support.answers import completion, error, rate_limited, usage
 from tests.support.router import RunningRouter, catalog, running_router

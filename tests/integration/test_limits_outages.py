@@ -14,7 +14,7 @@ from n4n.core.breaker import Breaker
 from n4n.core.limits.levels import Refusal, Settlement
 from n4n.core.limits.subjects import Draw, Subject, Took, key_subject
 from n4n.runtime.limits import Limits, Reservation, Sight
-from n4n.runtime.limits.scripts import RENEW, RESERVE, SETTLE, SIGHT
+from n4n.runtime.limits.packed import RENEW, RESERVE, SETTLE, SIGHT
 from tests.support.store import Changes, open_store
 from tests.support.valkey import ValkeyServer, running_valkey
 
@@ -45,7 +45,7 @@ async def limits_of(server: ValkeyServer, router: str = "r1", heard: list[Sight]
 
 async def admitted(limits: Limits, subject: Subject, tries: int, tag: str = "") -> int:
     """How many of so many requests get in, none of which ends."""
-    answers = [(await limits.reserve(f"{tag}{n}".encode(), [(limits.party(subject), Draw())]))[0] for n in range(tries)]
+    answers = [(await limits.reserve(f"{tag}{n}".encode().ljust(12), [(limits.party(subject), Draw())]))[0] for n in range(tries)]
     return sum(isinstance(answer, Reservation) for answer in answers)
 
 
@@ -75,32 +75,32 @@ async def test_while_redis_is_away_each_router_admits_its_share_and_nobody_fails
 async def test_when_redis_is_back_nobody_gets_a_second_burst_and_running_requests_keep_their_places(server: ValkeyServer) -> None:
     subject = subject_of(rpm=60, burst=20, concurrency=15)
     async with limits_of(server) as (limits, changes):
-        before = (await limits.reserve(b"before", [(limits.party(subject), Draw())]))[0]
+        before = (await limits.reserve(b"before......", [(limits.party(subject), Draw())]))[0]
         assert isinstance(before, Reservation)
         server.kill()
         await changes.until(lambda: changes[-1][0] is Breaker.OPEN)
         assert await admitted(limits, subject, 30, "away") == 14  # and the one that ran before
         server.start()
         await changes.until(lambda: changes[-1][0] is Breaker.CLOSED)
-        refused = (await limits.reserve(b"late", [(limits.party(subject), Draw())]))[0]
+        refused = (await limits.reserve(b"late........", [(limits.party(subject), Draw())]))[0]
         assert isinstance(refused, Refusal) and refused.bucket == "concurrency"
         assert refused.levels[0].running == 15
         assert refused.levels[0].used[0] > 10
         limits.settle(before, Settlement(Took(1.0)))
         limits.close()
         await limits.look()  # a server that was started anew is taught a script with its first call
-        after = (await limits.reserve(b"after", [(limits.party(subject), Draw())]))[0]
+        after = (await limits.reserve(b"after.......", [(limits.party(subject), Draw())]))[0]
         assert isinstance(after, Reservation) and after.levels()[0].running == 15
 
 
 async def test_a_server_that_stands_still_costs_one_deadline_and_then_nothing(server: ValkeyServer) -> None:
     subject = subject_of(rpm=600)
     async with limits_of(server) as (limits, changes):
-        await limits.reserve(b"known", [(limits.party(subject), Draw())])
+        await limits.reserve(b"known.......", [(limits.party(subject), Draw())])
         server.freeze()
         try:
             begun = time.monotonic()
-            answers = await asyncio.gather(*(limits.reserve(b"r%d" % n, [(limits.party(subject), Draw())]) for n in range(20)))
+            answers = await asyncio.gather(*(limits.reserve(b"%12d" % n, [(limits.party(subject), Draw())]) for n in range(20)))
             assert time.monotonic() - begun < 0.5
             assert all(isinstance(answer, Reservation) for [answer] in answers)
             await changes.until(lambda: changes[-1][0] is Breaker.OPEN)
@@ -112,13 +112,13 @@ async def test_what_ran_out_of_time_but_was_carried_out_leaves_no_lease(server: 
     subject = subject_of(concurrency=5, rpm=600)
     async with limits_of(server) as (limits, changes):
         server.freeze()
-        answer = (await limits.reserve(b"slow", [(limits.party(subject), Draw())]))[0]
+        answer = (await limits.reserve(b"slow........", [(limits.party(subject), Draw())]))[0]
         assert isinstance(answer, Reservation)
         server.thaw()
         limits.give_back(answer)
         if changes[-1][0] is not Breaker.CLOSED:
             await changes.until(lambda: changes[-1][0] is Breaker.CLOSED)
-        after = (await limits.reserve(b"next", [(limits.party(subject), Draw())]))[0]
+        after = (await limits.reserve(b"next........", [(limits.party(subject), Draw())]))[0]
         assert isinstance(after, Reservation) and after.levels()[0].running == 1
         assert limits.held == 1
 
@@ -127,11 +127,11 @@ async def test_who_leaves_while_redis_is_asked_holds_nothing_afterwards(server: 
     subject = subject_of(concurrency=5, rpm=600)
     async with limits_of(server) as (limits, _):
         for n in range(20):
-            asking = asyncio.create_task(limits.reserve(b"gone%d" % n, [(limits.party(subject), Draw())]))
+            asking = asyncio.create_task(limits.reserve(b"gone%8d" % n, [(limits.party(subject), Draw())]))
             await asyncio.sleep(0)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-        after = (await limits.reserve(b"next", [(limits.party(subject), Draw())]))[0]
+        after = (await limits.reserve(b"next........", [(limits.party(subject), Draw())]))[0]
         assert isinstance(after, Reservation) and after.levels()[0].running == 1
         assert after.used()[0] < 1.1
 
@@ -154,11 +154,11 @@ async def test_leases_are_renewed_while_their_requests_run(server: ValkeyServer)
     subject, now = subject_of(concurrency=1), [0.0]
     async with open_store(server.url, deadline_s=0.5) as store:
         limits = Limits(store, router="r1", clock=lambda: now[0])
-        await limits.reserve(b"long", [(limits.party(subject), Draw(stream=True))])
+        await limits.reserve(b"long........", [(limits.party(subject), Draw(stream=True))])
         with server.client() as client:
-            client.zadd(subject.keys[1], {"long": 1})  # as good as expired
+            client.zadd(subject.keys[1], {"long........": 1})  # as good as expired
             now[0] += 11.0
             limits.renew()
             await limits.look()
-            assert client.zscore(subject.keys[1], "long") > 1e12
-            assert client.zscore(subject.keys[2], "long") > 1e12
+            assert client.zscore(subject.keys[1], "long........") > 1e12
+            assert client.zscore(subject.keys[2], "long........") > 1e12

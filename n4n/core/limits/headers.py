@@ -11,27 +11,33 @@ from n4n.core.quota_headers import Quota
 _TOLD = (REQUESTS, TOKENS)  # OpenAI tells these two, by the minute
 
 
-def limit_fields(subject: Subject, used: Sequence[float]) -> bytes:
-    """Header lines, as OpenAI spells them: `reset` is a duration until the bucket is empty of use again. `used` by bucket."""
-    return b"".join(
-        [
-            _fields(bucket, level)
-            for bucket, level in zip(subject.buckets, used, strict=False)
-            if isinstance(bucket, Rate) and bucket.name in _TOLD
-        ]
-    )
+class LimitFields:
+    """Header lines of one subject, as OpenAI spells them: `reset` is a duration until the bucket is empty of use again.
+
+    Every request pays for this: what stands is put together once.
+    """
+
+    __slots__ = ("_lines", "_rates")
+
+    def __init__(self, subject: Subject) -> None:
+        told = [(at, one) for at, one in enumerate(subject.buckets) if isinstance(one, Rate) and one.name in _TOLD]
+        self._rates = tuple([(at, rate.capacity, rate.per_ms) for at, rate in told])
+        self._lines = b"".join([_lines(rate) for _, rate in told])
+
+    def __call__(self, used: Sequence[float]) -> bytes:
+        """`used` by bucket."""
+        told: list[float | bytes] = []
+        for at, capacity, per_ms in self._rates:
+            level = used[at]
+            told.append(capacity - level if level < capacity else 0)
+            told.append(duration(level / per_ms))
+        return self._lines % tuple(told)
 
 
-def _fields(rate: Rate, used: float) -> bytes:
-    name, left = rate.name.encode(), rate.capacity - used
-    return b"x-ratelimit-limit-%b: %d\r\nx-ratelimit-remaining-%b: %d\r\nx-ratelimit-reset-%b: %b\r\n" % (
-        name,
-        rate.per_ms * 60_000 + 0.5,
-        name,
-        left if left > 0.0 else 0,
-        name,
-        duration(used / rate.per_ms),
-    )
+def _lines(rate: Rate) -> bytes:
+    name = rate.name.encode()
+    limit = b"x-ratelimit-limit-%b: %d\r\n" % (name, rate.per_ms * 60_000 + 0.5)
+    return b"%bx-ratelimit-remaining-%b: %%d\r\nx-ratelimit-reset-%b: %%b\r\n" % (limit, name, name)
 
 
 def duration(ms: float) -> bytes:
@@ -40,7 +46,8 @@ def duration(ms: float) -> bytes:
     if whole < 1_000:
         return b"%dms" % whole
     minutes, rest = divmod(whole, 60_000)
-    seconds = (b"%d.%03d" % divmod(rest, 1_000)).rstrip(b"0").rstrip(b".") if rest % 1_000 else b"%d" % (rest // 1_000)
+    seconds = b"%.3f" % (rest / 1_000)
+    seconds = seconds.rstrip(b"0").rstrip(b".") if seconds.endswith(b"0") else seconds
     return b"%dm%bs" % (minutes, seconds) if minutes else seconds + b"s"
 
 

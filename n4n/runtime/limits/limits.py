@@ -126,10 +126,16 @@ class Limits:
         if self._lingering:
             self._send()
         try:
-            outcomes = await self._outcomes([scripts.reserve(id, party, draw) for party, draw in asks])
+            if len(asks) == 1:
+                party, draw = asks[0]
+                outcomes: Sequence[Outcome] = (await self._store.ask(party.reserve(id, draw, LEASE_MS)),)
+            else:
+                outcomes = await self._store.pipeline([party.reserve(id, draw, LEASE_MS) for party, draw in asks])
+        except StoreUnavailable as error:
+            outcomes = (error,)
         except asyncio.CancelledError:
             for party, draw in asks:  # nobody is left to hold what Redis granted
-                self._linger(scripts.settle(id, party, draw, _NOTHING_TAKEN))
+                self._linger(party.settle(id, draw, _NOTHING_TAKEN))
             raise
         now = self._now()
         return [self._answered(id, party, draw, outcome, now) for (party, draw), outcome in zip(asks, outcomes, strict=True)]
@@ -144,7 +150,7 @@ class Limits:
         if self._away and any(subject.keys[0] in self._away for subject in party.subjects):
             self._settled_here(reservation, told)
         else:
-            self._linger(scripts.settle(reservation.id, party, reservation.draw, told))
+            self._linger(party.settle(reservation.id, reservation.draw, told))
 
     def give_back(self, reservation: Reservation) -> None:
         """It was not used at all."""
@@ -201,24 +207,18 @@ class Limits:
                 self._others(Sight(name, ms / 1000))
         self._seen = {name: until for name, (until, _) in cooling.items()}
 
-    async def _outcomes(self, commands: Sequence[Command]) -> Sequence[Outcome]:
-        if len(commands) > 1:
-            return await self._store.pipeline(commands)
-        try:
-            return (await self._store.command(commands[0]),)  # costs less than a pipeline of one
-        except StoreUnavailable as error:
-            return (error,)
-
     def _answered(self, id: bytes, party: Party, draw: Draw, outcome: Outcome, now: float) -> Reservation | Refusal:
         try:
-            if isinstance(outcome, StoreUnavailable):
-                raise outcome
             numbers = party.read(outcome, id)
         except StoreUnavailable:
-            self._store.post(scripts.settle(id, party, draw, _NOTHING_TAKEN))  # it may have run
+            self._store.post(party.settle(id, draw, _NOTHING_TAKEN))  # it may have run
             return self._reserved_here(id, party, draw)
         party.note(numbers, now)
-        return party.refusal(numbers) if numbers[0] else self._holding(id, party, draw, numbers, now)
+        if numbers[0]:
+            return party.refusal(numbers)
+        held = Reservation(id, party, draw, numbers, now)
+        self._held[held] = None
+        return held
 
     # --- here, while Redis is away ---
 
@@ -229,7 +229,9 @@ class Limits:
         answer = reserve([one.ledger for one in aways], id, [one.share for one in aways], draw, now)
         if isinstance(answer, Refusal):
             return answer
-        return self._holding(id, party, draw, _numbers(answer, now), now)
+        held = Reservation(id, party, draw, _numbers(answer, now), now)
+        self._held[held] = None
+        return held
 
     def _settled_here(self, reservation: Reservation, told: Settlement) -> None:
         now, first = self._now(), True
@@ -298,11 +300,6 @@ class Limits:
             self._store.post(command)
 
     # --- what is remembered ---
-
-    def _holding(self, id: bytes, party: Party, draw: Draw, numbers: tuple[float, ...], now: float) -> Reservation:
-        held = Reservation(id, party, draw, numbers, now)
-        self._held[held] = None
-        return held
 
     def _known(self, subject: Subject) -> Known:
         known = self._knowns.get(subject.keys[0])

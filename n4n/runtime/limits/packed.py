@@ -8,14 +8,24 @@ began, when it ends. A bucket is 41 bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from struct import Struct
 
 from n4n.core.errors import StoreRefused
-from n4n.core.limits.levels import CONCURRENCY, COOLDOWN, STREAMS, Levels, Refusal
+from n4n.core.limits.headers import LimitFields
+from n4n.core.limits.levels import CONCURRENCY, COOLDOWN, STREAMS, Levels, Refusal, Settlement
 from n4n.core.limits.subjects import Bucket, Draw, Rate, Subject
 from n4n.runtime.stores import Command, Script
 
+
+def _script(name: str) -> Script:
+    return Script(name, files("n4n.runtime.limits").joinpath("lua", f"{name}.lua").read_text())
+
+
+RESERVE, SETTLE, RENEW, SIGHT = (_script(name) for name in ("reserve", "settle", "renew", "sight"))
 _HEAD, _BUCKET = Struct("<dddd"), Struct("<cddddd")
+_DRAWN, _ENDED = b"\r\n$48\r\n", b"\r\n$64\r\n"  # what stands before the numbers: their bytes
+ID_BYTES = 12
 _PLACES = {-1: COOLDOWN, -2: CONCURRENCY, -3: STREAMS}
 
 
@@ -32,10 +42,10 @@ class Known:
 class Party:
     """Subjects that are asked together, all or none; the first one's leases tell which reservations are open.
 
-    A reservation is settled with the party it was made with, whatever the subjects' numbers are by then.
+    A reservation, named by 12 bytes, is settled with the party it was made with, whatever the subjects' numbers are by then.
     """
 
-    __slots__ = ("_answer", "_heads", "_slices", "keys", "knowns", "name", "spec", "subjects")
+    __slots__ = ("_answer", "_reserve", "_settle", "_size", "_slices", "fields", "keys", "knowns", "name", "spec", "subjects")
 
     def __init__(self, subjects: Sequence[Subject], knowns: Sequence[Known] = ()) -> None:
         """`knowns`: where what is told of each subject is noted."""
@@ -45,31 +55,39 @@ class Party:
         self.spec = b"".join([_subject(one, leases=at == 0) for at, one in enumerate(self.subjects)])
         self.keys = [key for one in self.subjects for key in one.keys]
         self._answer = Struct(f"<{4 + sum(2 + len(one.buckets) for one in self.subjects)}d")
+        self._size = ID_BYTES + self._answer.size
         self._slices: list[slice] = []
         at = 4
         for one in self.subjects:
             self._slices.append(slice(at + 2, at + 2 + len(one.buckets)))
             at += 2 + len(one.buckets)
-        self._heads: dict[tuple[str, int], bytes] = {}
+        self.fields = [LimitFields(one) for one in self.subjects]
+        self._reserve = _prepared(RESERVE, self.keys, self.spec, 6)
+        self._settle = _prepared(SETTLE, self.keys, self.spec, 8)
 
     def __repr__(self) -> str:
         return f"<Party {' and '.join(f'{one.whose} {one.name}' for one in self.subjects)}>"
 
-    def call(self, script: Script, id: bytes, *more: bytes) -> Command:
-        """A command with these subjects, for one reservation."""
-        words = 3 + len(self.keys) + 2 + len(more)
-        head = self._heads.get((script.name, words))
-        if head is None:
-            head = self._heads[script.name, words] = _head(words, script, self.keys, self.spec)
-        tail = b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in more])
-        return Command(b"%b$%d\r\n%b\r\n%b" % (head, len(id), id, tail), self.name, script.name, script)
+    def reserve(self, id: bytes, draw: Draw, lease_ms: float) -> Command:
+        """RESERVE, for one reservation. Every request pays for this: one call builds it from what stands."""
+        made, head = self._reserve
+        packed = made.pack(head, id, _DRAWN, 1.0, draw.tokens, draw.spend, draw.reserve, draw.stream, lease_ms, b"\r\n")
+        return Command(packed, self.name, "reserve", RESERVE)
+
+    def settle(self, id: bytes, draw: Draw, told: Settlement) -> Command:
+        """SETTLE, for one reservation."""
+        (made, head), took = self._settle, told.took
+        numbers = 1.0, draw.tokens, draw.spend, took.requests, took.tokens, took.spend, told.until_ms, draw.stream
+        if not told.floors:
+            return Command(made.pack(head, id, _ENDED, *numbers, b"\r\n"), self.name, "settle", SETTLE)
+        floors = doubles([told.floors.get(bucket.name, 0.0) for bucket in self.subjects[0].buckets])
+        return SETTLE.call(self.keys, [self.spec, id, Struct("<8d").pack(*numbers), floors])
 
     def read(self, reply: object, id: bytes) -> tuple[float, ...]:
         """What a reservation was answered, as numbers. StoreRefused: it is no answer to this."""
-        size = len(id)
-        if not isinstance(reply, bytes) or len(reply) != size + self._answer.size or not reply.startswith(id):
+        if not isinstance(reply, bytes) or len(reply) != self._size or not reply.startswith(id):
             raise StoreRefused("CROSSED", "reserve")
-        return self._answer.unpack_from(reply, size)
+        return self._answer.unpack_from(reply, ID_BYTES)
 
     def note(self, numbers: tuple[float, ...], now_ms: float) -> None:
         """Remembers what was told."""
@@ -91,28 +109,16 @@ class Party:
         return Refusal(bucket, whose, numbers[2], self.levels(numbers))
 
 
-_DRAWN, _SETTLED = Struct("<dddddd"), Struct("<dddddddd")
-
-
-def drawn(draw: Draw, lease_ms: float) -> bytes:
-    """What is asked for."""
-    return _DRAWN.pack(1.0, draw.tokens, draw.spend, draw.reserve, draw.stream, lease_ms)
-
-
-def settled(draw: Draw, requests: float, tokens: float, spend: float, until_ms: float) -> bytes:
-    """What was asked for, and what was taken in the end."""
-    return _SETTLED.pack(1.0, draw.tokens, draw.spend, requests, tokens, spend, until_ms, draw.stream)
-
-
 def doubles(numbers: Sequence[float]) -> bytes:
     """One after the other."""
     return Struct(f"<{len(numbers)}d").pack(*numbers)
 
 
-def _head(words: int, script: Script, keys: Sequence[str], spec: bytes) -> bytes:
-    """A command up to its reservation: RESP2, an array of bulk strings."""
+def _prepared(script: Script, keys: Sequence[str], spec: bytes, numbers: int) -> tuple[Struct, bytes]:
+    """A command whose last two words are a reservation and so many numbers: how it is put together, and all before the reservation."""
     told = (b"EVALSHA", script.sha, b"%d" % len(keys), *[key.encode() for key in keys], spec)
-    return b"*%d\r\n%b" % (words, b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in told]))
+    head = b"*%d\r\n%b$%d\r\n" % (len(told) + 2, b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in told]), ID_BYTES)
+    return Struct(f"<{len(head)}s{ID_BYTES}s7s{numbers}d2s"), head
 
 
 def _subject(subject: Subject, *, leases: bool) -> bytes:

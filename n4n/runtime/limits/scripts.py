@@ -1,40 +1,18 @@
-"""The steps of a limit as commands for Redis, and its answers as values. No I/O but reading the scripts once."""
+"""The steps that are not on every request's way, as commands for Redis, and its answers as values. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from struct import Struct
 from typing import cast
 
 from n4n.core.errors import StoreRefused
-from n4n.core.limits.levels import LEASE_MS, Settlement
-from n4n.core.limits.subjects import Draw
-from n4n.runtime.limits.packed import Party, doubles, drawn, settled
-from n4n.runtime.stores import Command, Reply, Script, Word
+from n4n.core.limits.levels import LEASE_MS
+from n4n.runtime.limits.packed import RENEW, SIGHT, Party, doubles
+from n4n.runtime.stores import Command, Reply, Word
 
-
-def _script(name: str) -> Script:
-    return Script(name, files("n4n.runtime.limits").joinpath("lua", f"{name}.lua").read_text())
-
-
-RESERVE, SETTLE, RENEW, SIGHT = (_script(name) for name in ("reserve", "settle", "renew", "sight"))
 SIGHT_KEYS = ("n4n:{sight}:r", "n4n:{sight}:c")
 _ENDED = Struct("<dd")
-
-
-def reserve(id: bytes, party: Party, draw: Draw, lease_ms: float = LEASE_MS) -> Command:
-    """Everything or nothing. It may be sent twice only under two ids. `Party.read` reads the answer."""
-    return party.call(RESERVE, id, drawn(draw, lease_ms))
-
-
-def settle(id: bytes, party: Party, draw: Draw, told: Settlement) -> Command:
-    """Once; again, it changes nothing but the corrections."""
-    took = told.took
-    ended = settled(draw, took.requests, took.tokens, took.spend, told.until_ms)
-    if not told.floors:
-        return party.call(SETTLE, id, ended)
-    return party.call(SETTLE, id, ended, doubles([told.floors.get(bucket.name, 0.0) for bucket in party.subjects[0].buckets]))
 
 
 def was_open(id: bytes, reply: Reply) -> tuple[bool, float]:

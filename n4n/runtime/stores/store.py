@@ -103,10 +103,15 @@ class Store:
 
     async def command(self, command: Command) -> Reply:
         """Runs one command (see `commands.command`). Errors as `run`."""
-        call = Single(self._loop.create_future(), command.packed, command.name, command.script)
-        self._route(command.key).send(call)
+        return await self.ask(command)
+
+    def ask(self, command: Command) -> asyncio.Future[Reply]:
+        """The same, sent now and to be awaited at once; StoreUnavailable where it cannot be sent."""
+        future = self._loop.create_future()
+        call = Single(future, command.packed, command.name, command.script)
+        (self._link or self._route(command.key)).send(call)
         self._deadlines.begin(call)
-        return await call.future
+        return future
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Outcome]:
         """Sends all in one write per server and waits for all; no order between them is promised.
