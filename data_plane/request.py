@@ -13,6 +13,7 @@ from functools import partial
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from data_plane.answers import Answer
 from data_plane.health import Measured
@@ -97,8 +98,11 @@ async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attem
                         continue
                     candidate = reserved
                 if candidate.trial and not await health.start_trial(candidate, router.snapshot):
-                    attempts.withdrawn()
-                    continue
+                    if attempts.has_others:
+                        attempts.withdrawn()
+                        continue
+                    candidate = replace(candidate, trial=False)  # nobody else is left: doubt yields, as in the plan
+                    attempts.through(candidate)
                 try:
                     failure = await _attempt(router, exchange, made, candidate, deadline, spending)
                 except Untellable as error:

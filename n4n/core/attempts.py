@@ -145,6 +145,11 @@ class Attempts:
             return 0
         return sum(one != other for one, other in zip(self._route, self._route[1:], strict=False))
 
+    @property
+    def has_others(self) -> bool:
+        """Whether somebody else has not been asked yet."""
+        return bool(self._untried)
+
     def __repr__(self) -> str:
         failed = ", ".join(f"{one.endpoint}:{one.failure.failure_class}" for one in self.failed_attempts)
         return f"<Attempts {self.stage} sends={self.sends} failed=[{failed}]>"

@@ -466,6 +466,7 @@ def test_no_such_model_is_told_only_where_no_cooling_endpoint_has_it(cooled: Fai
 def test_a_candidate_that_was_not_dialled_counts_as_no_attempt() -> None:
     run = Run(of(2))
     run.step()
+    assert run.machine.has_others
     run.machine.withdrawn()
 
     assert (run.machine.sends, run.machine.failed_attempts) == (0, ())
