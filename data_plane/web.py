@@ -24,7 +24,7 @@ from data_plane.record import Record
 from data_plane.replies import error_body, error_fields, outcome
 from data_plane.router import Router
 from data_plane.skins.conversation import converse
-from data_plane.skins.counting import count_tokens
+from data_plane.skins.counting import Counting
 from data_plane.skins.explain import encode, explain_route
 from data_plane.skins.models import list_models, show_model
 from n4n.core.errors import Draining, GatewayError, NoSuchRoute, TooManyConnections
@@ -45,6 +45,7 @@ class Web:
 
     def __init__(self, router: Router, meter: Meter, settings: Settings) -> None:
         self._router, self._meter, self._settings = router, meter, settings
+        self._counting = Counting(router)
         self._body_bounds = BodyBounds(settings.max_body_mib << 20, float(settings.body_timeout_sec))
         self.leaving = False  # /ready says so, and a balancer looks elsewhere
         self.draining = False  # every answer closes its connection; requests are served as ever
@@ -210,7 +211,7 @@ class Web:
     async def _count(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
-        return self._json(record, count_tokens(self._router, key, asked, await request.read()))
+        return self._json(record, await self._counting.answer(key, asked, await request.read(), record))
 
     def _json(self, record: Record, body: bytes) -> web.Response:
         record.status, record.outcome = 200, "success"

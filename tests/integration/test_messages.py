@@ -32,7 +32,7 @@ async def test_a_message_comes_from_a_provider_that_speaks_chat_with_the_block_i
     assert message.model_extra["n4n"]["endpoint"] == "e1"
 
 
-async def test_counting_asks_no_provider_and_says_that_it_estimates() -> None:
+async def test_counting_at_who_speaks_chat_is_an_estimate() -> None:
     async with ScriptedUpstream() as e1, running_router(catalog(e1.base_url)) as house, client(house) as sdk:
         counted = await sdk.messages.count_tokens(model="m", messages=ASKED)  # type: ignore[arg-type]
         with pytest.raises(anthropic.NotFoundError, match="nope"):
