@@ -38,7 +38,7 @@ from n4n.runtime.tls import server_credentials, tls_of
 HEARTBEAT_S = 5.0
 POLL_S = 1.0
 _STOP_GRACE_S = 1.0
-_REDIS_S = 1.0  # for as long an operator who asks for the status waits for a connection to Redis
+_REDIS_S = 1.0  # for so long Redis is waited for here, where no request waits
 _PING = command(b"PING")
 _log = logging.getLogger("n4n.control_plane")
 
@@ -200,7 +200,7 @@ async def _store(redis_url: str) -> AsyncIterator[Store | None]:
     if not redis_url:
         yield None
         return
-    store = Store(settings_of(redis_url))
+    store = Store(settings_of(redis_url, deadline_s=_REDIS_S))
     try:
         yield store
     finally:

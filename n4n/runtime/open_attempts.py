@@ -3,7 +3,7 @@
     n4n:{open}          runs by their last word, which is another number each second
     n4n:{open:RUN}      of one run: the dispatch line of every attempt whose row is not in Postgres yet, by attempt; and the router's name
 
-A dispatch is written with all others of the same few milliseconds; nobody waits for that, and no request pays a round trip. It goes when
+A dispatch is written with all others of the same ten milliseconds; nobody waits for that, and no request pays a round trip. It goes when
 Postgres has its row. While Redis is away nothing is written; when it is back, or has forgotten us, all that is under way is written anew.
 """
 
@@ -18,12 +18,13 @@ from n4n.core.ledger import DISPATCHED, attempt_of
 from n4n.runtime.stores import Command, Outcome, Reply, Store, Word, command
 
 INDEX = "n4n:{open}"
-WRITE_S = 0.005  # dispatches are gathered for so long
+WRITE_S = 0.01  # dispatches are gathered for so long
 BEAT_S = 1.0
 KEPT_S = 7 * 86_400  # how long Redis keeps what nobody comes for
 MOST_KEPT = 20_000  # of one run, in Redis: beyond, those that are settled go before Postgres has them
 MOST_GONE = 50_000  # attempts whose removal waits for Redis to come back
 _CHUNK = 500
+_AGAIN_S = 0.1
 _NODE = "node"  # the field that holds the router's name
 
 
@@ -67,10 +68,11 @@ class OpenAttempts:
             self._store.post(one)
 
     async def keep(self) -> None:
-        """Tells once a second that we live, until it is cancelled."""
+        """Tells once a second that we live, and at once when Redis has come (back), until it is cancelled."""
         while True:
+            await self._store.ready(BEAT_S)
             await self.beat()
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(BEAT_S if not self._behind else _AGAIN_S)
 
     async def beat(self) -> None:
         """One word; what was missed meanwhile is written, and what went is removed."""

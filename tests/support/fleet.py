@@ -84,9 +84,9 @@ class Fleet:
         """The control plane's gRPC address."""
         return f"127.0.0.1:{self.admin_port}"
 
-    def control_plane(self) -> Role:
+    def control_plane(self, **settings: str) -> Role:
         """A control plane, started."""
-        settings = {
+        told = {
             "ROLE": "control-plane",
             "N4N_DATABASE_URL": self.database_url,
             "N4N_ADMIN_PORT": str(self.admin_port),
@@ -94,8 +94,9 @@ class Fleet:
             "N4N_ADMIN_TOKEN": ADMIN_TOKEN,
             "N4N_NODE_TOKEN": NODE_TOKEN,
             "N4N_DATA_DIR": str(self.folder / "control"),
+            **settings,
         }
-        return self._begin(Role("control-plane", self.folder, settings))
+        return self._begin(Role("control-plane", self.folder, told))
 
     def data_plane(self, name: str, *, admin_url: str | None = None, **settings: str) -> Role:
         """A data plane with one worker, started; N4N_PORT is in its `environ`."""
