@@ -383,8 +383,12 @@ def _decide(record: Record, reading: _Reading, events: Sequence[Event], now: flo
                 return outgoing, decision
             case _:
                 assert_never(decision)
-    if guard.deadline is not None and isinstance(opened := guard.tick(now), Release):
-        outgoing += [one for one in opened.events if isinstance(one, Chunk)]
+    if guard.deadline is not None:
+        decision = guard.tick(now)
+        if isinstance(decision, Abandon):  # slower than it must be
+            return outgoing, decision
+        if isinstance(decision, Release):
+            outgoing += [one for one in decision.events if isinstance(one, Chunk)]
     return outgoing, None
 
 

@@ -3,7 +3,7 @@
     HOLDING ──chunk──▶ HOLDING      fewer content-bearing events than `chunks`, younger than `max_hold_ms`
     HOLDING ──open───▶ RELEASED     the gate opens: everything kept back goes out at once
     HOLDING ──end────▶ FINISHED     a short answer goes out whole
-    HOLDING ──fail───▶ ABANDONED    the client saw nothing: next candidate
+    HOLDING ──fail───▶ ABANDONED    the client saw nothing: next candidate; so it is where output comes slower than it must
     RELEASED ─chunk──▶ RELEASED     what comes goes out
     RELEASED ─end────▶ FINISHED
     RELEASED ─fail───▶ INTERRUPTED  the client saw output: say so, and close
@@ -20,10 +20,12 @@ import msgspec
 
 from n4n.core.catalog import StreamGuardPolicy
 from n4n.core.chat import Chunk, Comment, Done, Event, Failed
-from n4n.core.errors import Failure
+from n4n.core.errors import Failure, FailureClass
+from n4n.core.usage import BYTES_PER_TOKEN
 
 MAX_EVENTS = 64
 MAX_BYTES = 256 * 1024
+TOO_SLOW = Failure(FailureClass.TIMEOUT, "the provider's output came slower than the model's min_tokens_per_s")
 
 
 class GuardState(Enum):
@@ -101,12 +103,15 @@ _HOLD = Hold()
 class StreamGuard:
     """Decides event by event. `now` is in seconds on any steady clock; `deadline` is on the same clock."""
 
-    __slots__ = ("_bytes", "_chunks", "_content", "_kept", "_max_hold_s", "deadline", "state")
+    __slots__ = ("_bytes", "_chunks", "_content", "_first_at", "_kept", "_max_hold_s", "_min_rate", "_tokens", "deadline", "state")
 
     def __init__(self, policy: StreamGuardPolicy) -> None:
         self._chunks, self._max_hold_s = policy.chunks, policy.max_hold_ms / 1000
         self._kept: list[Event] = []
         self._content = self._bytes = 0
+        self._min_rate = policy.min_tokens_per_s
+        self._first_at: float | None = None  # content; `_tokens` came after it
+        self._tokens = 0.0
         self.state = GuardState.HOLDING
         self.deadline: float | None = None  # when `tick` opens the gate; None: nothing waits for time
 
@@ -118,6 +123,8 @@ class StreamGuard:
         if self.state is GuardState.RELEASED and isinstance(event, Chunk):  # nearly all events of a long stream
             return Pass(event)
         signal = self._signal(event, now)
+        if signal is Signal.OPEN and self._is_slow(event, now):
+            event, signal = Failed(TOO_SLOW), Signal.FAIL
         state = TRANSITIONS.get((self.state, signal))
         if state is None:
             raise IllegalEvent(f"the stream is {self.state.value}; {type(event).__name__} cannot follow")
@@ -134,8 +141,11 @@ class StreamGuard:
         return Release(self._empty()) if state is GuardState.RELEASED else _HOLD
 
     def tick(self, now: float) -> Decision:
-        """Time passed: opens the gate when it is due; else, in every state, Hold."""
+        """Time passed: opens the gate when it is due, or gives the stream up; else, in every state, Hold."""
         if self.state is GuardState.HOLDING and self._due(now):
+            if self._is_slow(None, now):
+                self.state = TRANSITIONS[self.state, Signal.FAIL]
+                return self._fail(TOO_SLOW)
             self.state = TRANSITIONS[self.state, Signal.OPEN]
             return Release(self._empty())
         return _HOLD
@@ -161,8 +171,22 @@ class StreamGuard:
     def _due(self, now: float) -> bool:
         return self.deadline is not None and now >= self.deadline
 
+    def _is_slow(self, event: Event | None, now: float) -> bool:
+        """Whether less than the least came since the first content; one token may be on its way."""
+        if self._min_rate is None or self._first_at is None:
+            return False
+        if isinstance(event, Chunk) and event.finishes:
+            return False
+        came = self._tokens + (_tokens(event) if isinstance(event, Chunk) else 0.0)
+        return came + 1.0 < self._min_rate * (now - self._first_at)
+
     def _keep(self, chunk: Chunk, now: float) -> None:
         self._kept.append(chunk)
+        if chunk.finishes:
+            self._min_rate = None  # it is all there, however long it took
+        if self._min_rate is not None and chunk.content:
+            self._tokens += 0.0 if self._first_at is None else _tokens(chunk)
+            self._first_at = now if self._first_at is None else self._first_at
         self._content += chunk.content
         self._bytes += len(chunk.payload)
         if self.deadline is None and (chunk.content or chunk.finishes):  # an answer without output must not wait for ever
@@ -175,3 +199,8 @@ class StreamGuard:
     def _empty(self) -> tuple[Event, ...]:
         kept, self._kept, self.deadline = tuple(self._kept), [], None
         return kept
+
+
+def _tokens(chunk: Chunk) -> float:
+    """About how many; an event with content has one at least."""
+    return max(1.0, chunk.output_bytes / BYTES_PER_TOKEN) if chunk.content else 0.0

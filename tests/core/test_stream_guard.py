@@ -12,6 +12,7 @@ from n4n.core.errors import Failure, FailureClass
 from n4n.core.stream_guard import (
     MAX_BYTES,
     MAX_EVENTS,
+    TOO_SLOW,
     TRANSITIONS,
     Abandon,
     Finish,
@@ -176,3 +177,44 @@ def test_every_chunk_goes_out_once_in_order_or_the_client_saw_nothing(events: li
             case Interrupt():
                 assert out
     assert [event for event in out if isinstance(event, Chunk)] == [event for event in events if isinstance(event, Chunk)]
+
+
+def paced(least: float = 20.0, chunks: int = 3, max_hold_ms: int = 200) -> StreamGuard:
+    """One that gives up what is slower than `least` tokens a second."""
+    return StreamGuard(StreamGuardPolicy(chunks, max_hold_ms, least))
+
+
+def test_a_stream_below_the_least_rate_is_given_up_before_the_client_saw_it() -> None:
+    by_time, by_count = paced(), paced()
+    for subject in (by_time, by_count):
+        assert subject.receive(TEXT, 0.0) == Hold()
+
+    assert by_time.tick(0.1) == Hold() and by_time.tick(0.2) == Abandon(TOO_SLOW)
+    assert by_count.receive(TEXT, 0.19) == Hold() and by_count.receive(TEXT, 0.3) == Abandon(TOO_SLOW)
+    assert by_time.state is by_count.state is GuardState.ABANDONED
+
+
+def test_one_at_the_least_rate_is_let_through() -> None:
+    by_count, by_time, in_bulk = paced(), paced(), paced()
+    assert [type(by_count.receive(TEXT, at)) for at in (0.0, 0.05, 0.1)] == [Hold, Hold, Release]
+    for at in (0.0, 0.15, 0.15, 0.15):
+        by_time.receive(ROLE if at else TEXT, at)
+    by_time.receive(Chunk(b"{}", content=True, output_bytes=40), 0.19)
+    assert isinstance(by_time.tick(0.2), Release)
+    in_bulk.receive(TEXT, 0.0)
+    assert isinstance(in_bulk.receive(Chunk(b"{}", content=True, output_bytes=400), 3.0), Release)
+
+
+def test_an_answer_that_is_all_there_is_not_too_slow() -> None:
+    late, short = paced(), paced()
+    late.receive(TEXT, 0.0)
+    assert isinstance(late.receive(STOP, 9.0), Release)
+    short.receive(TEXT, 0.0)
+    short.receive(STOP, 0.1)
+    assert isinstance(short.tick(9.0), Release)
+    assert isinstance(paced().receive(Done(), 0.0), Finish)
+
+
+def test_what_holds_no_output_has_no_rate() -> None:
+    subject = paced(chunks=0)
+    assert isinstance(subject.receive(ROLE, 0.0), Release)
