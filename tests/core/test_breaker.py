@@ -54,6 +54,15 @@ def test_a_success_forgives_the_oldest_failure() -> None:
     assert after((SUCCESS, 1.0)) is CLOSED_STATE
 
 
+def test_where_only_failures_in_a_row_count_one_success_forgives_all() -> None:
+    policy = BreakerPolicy(4, 60.0, 300.0, consecutive=True)
+    state = CLOSED_STATE
+    for event in (FAILURE, FAILURE, FAILURE, SUCCESS, FAILURE, FAILURE, FAILURE):
+        state = fold(state, event, 1.0, policy, 0.0)
+
+    assert len(state.recent) == 3 and fold(state, FAILURE, 2.0, policy, 0.0).until == 302.0
+
+
 def test_news_of_calls_begun_before_it_opened_change_nothing() -> None:
     for event in BreakerEvent:
         assert after((event, 10.0), state=OPENED) is OPENED

@@ -24,6 +24,7 @@ from n4n.core.catalog import (
 )
 from n4n.core.document import canonical_json, parse_document
 from n4n.core.errors import CatalogRefused, FailureClass, ModelNotFound
+from n4n.core.health.policy import HealthPolicy
 from n4n.runtime import wire
 from n4n.v1 import types_pb2
 from tests.support.catalogs import FULL, SMALL, Raw, changed, documents
@@ -83,7 +84,8 @@ def test_a_model_takes_its_policies_from_the_document_and_defaults_from_the_desi
 
     assert (large.scores, large.capabilities) == ({"reasoning": 0.7, "coding": 1.0, "multilingual": 0.0}, frozenset({"tools"}))
     assert large.breaker == BreakerPolicy(4, 10.0, 15.5)
-    assert large.stream_guard == StreamGuardPolicy(2, 50)
+    assert large.stream_guard == StreamGuardPolicy(2, 50, 12.5)
+    assert large.health == HealthPolicy(300.0, 0.9, 0.1, 0.1, 0.5, 5.0, 4)
     assert large.timeouts == Timeouts(1000, 4000, 20000, 300000)
     assert (large.substitutes, large.unsupported_params, large.strategy) == (("small",), "reject", "cost")
     assert (small.breaker, small.timeouts, small.unsupported_params) == (
@@ -92,6 +94,19 @@ def test_a_model_takes_its_policies_from_the_document_and_defaults_from_the_desi
         "drop",
     )
     assert small.retry.retry_on == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ({"preset": "quick"}, BreakerPolicy(3, 20.0, 30.0)),
+        ({"preset": "patient"}, BreakerPolicy(4, 60.0, 300.0, consecutive=True)),
+        ({"preset": "patient", "recovery_timeout_sec": 60, "consecutive": False}, BreakerPolicy(4, 60.0, 60.0)),
+        ({"consecutive": True}, BreakerPolicy(consecutive=True)),
+    ],
+)
+def test_a_preset_of_the_breaker_is_what_nothing_else_says(given: dict[str, object], means: BreakerPolicy) -> None:
+    assert compiled(changed(SMALL, "models", "small", "circuit_breaker", to=given)).models["small"].breaker == means
 
 
 def test_words_of_a_policy_stand_for_classes_and_a_single_class_is_nearer_than_a_group() -> None:

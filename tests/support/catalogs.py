@@ -6,7 +6,7 @@ import copy
 
 from hypothesis import strategies as st
 
-from n4n.core.document import BALANCE_APIS, DIALECTS, FEATURES, QUIRKS, RETRY_ON, SCORES, STRATEGIES
+from n4n.core.document import BALANCE_APIS, BREAKER_PRESETS, DIALECTS, FEATURES, QUIRKS, RETRY_ON, SCORES, STRATEGIES
 
 Raw = dict[str, dict[str, dict[str, object]]]
 
@@ -53,8 +53,23 @@ FULL: Raw = {
                 "backoff_ms": 100,
                 "by_class": {"timeout": {"max_retries": 1}, "429": {"backoff_ms": 900}, "rate_limited": {"max_retries": 0}},
             },
-            "circuit_breaker": {"failure_threshold": 4, "window_sec": 10, "recovery_timeout_sec": 15.5},
-            "stream_guard": {"chunks": 2, "max_hold_ms": 50},
+            "circuit_breaker": {
+                "preset": "patient",
+                "failure_threshold": 4,
+                "window_sec": 10,
+                "recovery_timeout_sec": 15.5,
+                "consecutive": False,
+            },
+            "health": {
+                "half_life_sec": 300,
+                "neutral": 0.9,
+                "floor": 0.1,
+                "live_weight": 0.1,
+                "probe_weight": 0.5,
+                "step_sec": 5,
+                "step_successes": 4,
+            },
+            "stream_guard": {"chunks": 2, "max_hold_ms": 50, "min_tokens_per_s": 12.5},
             "timeouts": {"connect_ms": 1000, "first_token_ms": 4000, "idle_ms": 20000, "total_ms": 300000},
             "probe": {
                 "interval_sec": 20,
@@ -157,7 +172,14 @@ def documents(draw: st.DrawFn) -> Raw:
             backoff_ms=_ms,
             by_class=st.dictionaries(st.sampled_from(RETRY_ON), _some(max_retries=st.integers(0, 20), backoff_ms=_ms), max_size=3),
         ),
-        circuit_breaker=_some(failure_threshold=st.integers(1, 9), window_sec=st.floats(1, 99), recovery_timeout_sec=st.integers(1, 99)),
+        circuit_breaker=_some(
+            failure_threshold=st.integers(1, 9),
+            window_sec=st.floats(1, 99),
+            recovery_timeout_sec=st.integers(1, 99),
+            preset=st.sampled_from(BREAKER_PRESETS),
+            consecutive=st.booleans(),
+        ),
+        health=_some(half_life_sec=st.floats(1, 99), neutral=st.floats(0, 1), floor=st.floats(0.1, 1), step_successes=st.integers(1, 9)),
         stream_guard=_some(chunks=st.integers(0, 64), max_hold_ms=st.integers(0, 60_000)),
         timeouts=_some(connect_ms=_ms, first_token_ms=_ms, idle_ms=_ms, total_ms=_ms),
         probe=_some(interval_sec=st.floats(1, 99), param=_text, prompt=_text, stream=st.booleans(), checks_max_tokens=st.integers(1, 99)),
