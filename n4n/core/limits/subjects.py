@@ -100,6 +100,7 @@ class Draw(msgspec.Struct, frozen=True):
     stream: bool = False
     reserve: float = 0.0
     spend: float = 0.0
+    most_tokens: float = 0.0  # what budgets of tokens are asked for: as much as it may become, not as it usually is
 
     def of(self, unit: Unit) -> float:
         """How much, as it was estimated."""

@@ -1,0 +1,203 @@
+"""A party that has budgets: the steps of its limits and of its budgets in one call each, and what Redis answers.
+
+The scripts are those of limits, run inside those of budgets: where no budget is short they decide, and both are settled together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files
+from struct import Struct
+
+import msgspec
+
+from n4n.core.budgets import Budget, Unit
+from n4n.core.errors import StoreRefused
+from n4n.core.limits.levels import LEASE_MS, Refusal, Settlement
+from n4n.core.limits.purse import Overspent, Spent, Term, term_of
+from n4n.core.limits.subjects import Draw, Subject
+from n4n.runtime.limits.packed import Known, Party
+from n4n.runtime.stores import Command, Script, Word
+
+_DRAWN, _ENDED, _SPENT = Struct("<6d"), Struct("<8d"), Struct("<4d")
+_FIRST_BUDGET = -10  # how the script tells which budget is short: this, and one less for each before it
+
+
+def _source(name: str) -> str:
+    return files("n4n.runtime.limits").joinpath("lua", f"{name}.lua").read_text()
+
+
+def _script(name: str, inner: str = "") -> Script:
+    around = f"local function limits(KEYS, ARGV)\n{_source(inner)}\nend\n" if inner else ""
+    return Script(name, f"{_source('budgets')}\n{around}{_source(name)}")
+
+
+RESERVE_BUDGETS, SETTLE_BUDGETS = _script("reserve_budgets", "reserve"), _script("settle_budgets", "settle")
+RENEW_BUDGETS, SEED_BUDGETS = _script("renew_budgets"), _script("seed_budgets")
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who has budgets, a key or a tenant: `whose` in words, and the two keys of Redis where its purse is."""
+
+    whose: str
+    keys: tuple[str, str]
+    budgets: tuple[Budget, ...]
+
+
+def owner_of(subject: Subject, budgets: Sequence[Budget]) -> Owner:
+    """The budgets of one that may have limits too."""
+    prefix = subject.keys[0].rpartition(":")[0]
+    return Owner(subject.whose, (f"{prefix}:m", f"{prefix}:o"), tuple(budgets))
+
+
+class KnownSpending(msgspec.Struct):
+    """What is known of one owner's budgets, by name: the window, and what is spent in it at least."""
+
+    spent: dict[str, tuple[int, int]] = {}  # a struct makes its own
+
+    def floor(self, term: Term) -> int:
+        """What the present window of a calendar budget has spent at least."""
+        window, spent = self.spent.get(term.name, (-1, 0))
+        return spent if window == term.begins and not term.slot_ms else 0
+
+
+class SpendingParty(Party):
+    """`wall_ms`: Unix time; `spending`: where what is told of each owner is noted. One of its reservations holds their budgets too."""
+
+    __slots__ = ("_terms", "_until_ms", "_wall_ms", "all_keys", "owners", "spending")
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        knowns: Sequence[Known],
+        owners: Sequence[Owner],
+        spending: Sequence[KnownSpending],
+        wall_ms: Callable[[], float],
+    ) -> None:
+        super().__init__(subjects, knowns)
+        self.owners, self.spending, self._wall_ms = tuple(owners), tuple(spending), wall_ms
+        self.all_keys = [*self.keys, *(key for owner in owners for key in owner.keys)]
+        self._terms: tuple[tuple[Term, ...], ...] = ()
+        self._until_ms = -1.0
+
+    @property
+    def terms(self) -> tuple[tuple[Term, ...], ...]:
+        """Of each owner its budgets in their present windows."""
+        now = self._wall_ms()
+        if now >= self._until_ms:
+            self._terms = tuple(tuple(term_of(one, int(now)) for one in owner.budgets) for owner in self.owners)
+            self._until_ms = min((term.ends for terms in self._terms for term in terms if not term.slot_ms), default=math.inf)
+        return self._terms
+
+    def reserve(self, id: bytes, draw: Draw, lease_ms: float) -> Command:
+        """RESERVE_BUDGETS, for one reservation."""
+        drawn = _DRAWN.pack(1.0, draw.tokens, draw.spend, draw.reserve, draw.stream, lease_ms)
+        args: list[Word] = [self.spec, id, drawn, len(self.owners), *held_by(draw), repr(lease_ms)]
+        for terms, known in zip(self.terms, self.spending, strict=True):
+            args += _words(terms, known)
+        return RESERVE_BUDGETS.call(self.all_keys, args)
+
+    def settle(self, id: bytes, draw: Draw, told: Settlement, numbers: tuple[float, ...] = ()) -> Command:
+        """SETTLE_BUDGETS, for one reservation; `numbers`: as it was answered, () where it never was, and then nothing was spent."""
+        took = told.took
+        ended = _ENDED.pack(1.0, draw.tokens, draw.spend, took.requests, took.tokens, took.spend, told.until_ms, draw.stream)
+        spent = (int(took.spend), int(took.tokens)) if numbers else (0, 0)
+        args: list[Word] = [self.spec, id, ended, len(self.owners), *held_by(draw), *spent]
+        windows = iter([one.window for owner in self.spent(numbers) for one in owner] if numbers else ())
+        for terms, known in zip(self.terms, self.spending, strict=True):
+            args += _words(terms, known)
+            args += [next(windows, 0) for _ in terms]
+        return SETTLE_BUDGETS.call(self.all_keys, args)
+
+    def renew_budgets(self, held: Mapping[bytes, Draw], lease_ms: float = LEASE_MS) -> Command:
+        """RENEW_BUDGETS, for reservations that are held; it also tells what this router knows to be spent."""
+        args: list[Word] = [len(self.owners), repr(lease_ms)]
+        for terms, known in zip(self.terms, self.spending, strict=True):
+            args += _words(terms, known)
+        for id, draw in held.items():
+            args += [*held_by(draw), id]
+        return RENEW_BUDGETS.call(self.all_keys[len(self.keys) :], args)
+
+    def read(self, reply: object, id: bytes) -> tuple[float, ...]:
+        """What limits were answered, and then of each budget four numbers."""
+        if not isinstance(reply, bytes) or len(reply) != self._size + self._count * _SPENT.size:
+            raise StoreRefused("CROSSED", "reserve")
+        numbers = super().read(reply[: self._size], id)
+        return numbers + Struct(f"<{4 * self._count}d").unpack_from(reply, self._size)
+
+    def note(self, numbers: tuple[float, ...], now_ms: float) -> None:
+        """Remembers what was told."""
+        if numbers[1] > _FIRST_BUDGET:
+            super().note(numbers, now_ms)
+        for terms, levels, known in zip(self.terms, self.spent(numbers), self.spending, strict=True):
+            for term, level in zip(terms, levels, strict=True):
+                known.spent[term.name] = level.window, level.spent
+
+    def spent(self, numbers: tuple[float, ...]) -> list[list[Spent]]:
+        """How the budgets of each owner stood in an answer."""
+        tail = iter(numbers[len(numbers) - 4 * self._count :])
+        of_four = zip(tail, tail, tail, tail, strict=True)
+        told = [Spent(int(spent), int(reserved), int(window), known == 1.0) for spent, reserved, window, known in of_four]
+        found = iter(told)
+        return [[next(found) for _ in owner.budgets] for owner in self.owners]
+
+    def refusal(self, numbers: tuple[float, ...]) -> Refusal:
+        """Of an answer whose first number is not 0."""
+        if numbers[1] > _FIRST_BUDGET:
+            return super().refusal(numbers)
+        at = _FIRST_BUDGET - int(numbers[1])
+        everyone = [(owner, budget) for owner in self.owners for budget in owner.budgets]
+        levels = [level for owner in self.spent(numbers) for level in owner]
+        owner, budget = everyone[at]
+        return Overspent(
+            bucket=budget.name,
+            whose=0,
+            wait_ms=numbers[2],
+            levels=self.levels(numbers),
+            budget=budget,
+            owner=owner.whose,
+            spent=levels[at].spent,
+            reserved=levels[at].reserved,
+        )
+
+    @property
+    def _count(self) -> int:
+        return sum(len(owner.budgets) for owner in self.owners)
+
+
+def seed(owner: Owner, now_ms: int, spent: Mapping[str, tuple[int, int, Iterable[tuple[int, int]]]]) -> Command:
+    """What budgets of one owner have spent at least: by name the window, what is spent in it, and of a rolling one its slots."""
+    terms = [(term_of(one, now_ms), spent[one.name]) for one in owner.budgets if one.name in spent]
+    args: list[Word] = [len(terms)]
+    for term, (_, floor, _) in terms:
+        args += _term(term, floor)
+    for term, (window, _, slots) in terms:
+        filled = list(slots) if term.slot_ms else []
+        args += [window, len(filled), *(number for slot in filled for number in slot)]
+    return SEED_BUDGETS.call(owner.keys, args)
+
+
+def held_by(draw: Draw) -> tuple[int, int]:
+    """What a reservation holds of budgets: pico-USD and tokens."""
+    return math.ceil(draw.spend), math.ceil(draw.most_tokens)
+
+
+def kept_name(budget: Budget) -> str:
+    """Under which a budget is kept in its purse."""
+    return f"{budget.name}@{budget.since_ms}" if budget.slots is not None else budget.name
+
+
+def _words(terms: Sequence[Term], known: KnownSpending) -> list[Word]:
+    words: list[Word] = [len(terms)]
+    for term in terms:
+        words += _term(term, known.floor(term))
+    return words
+
+
+def _term(term: Term, floor: int) -> list[Word]:
+    unit = 0 if term.unit is Unit.USD else 1
+    soft = 1 if term.soft else 0
+    return [
+        term.name, unit, term.amount, soft, term.slot_ms, term.slots, term.previous, term.begins, term.ends, floor, term.since,
+    ]  # fmt: skip
