@@ -1,0 +1,208 @@
+"""The one table of alerts. Both forms come from it: Prometheus rules in deploy/prometheus, and what the control plane watches itself.
+
+An expression gives one series for each subject in trouble; its labels are the subject's. Thresholds stand here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+QUOTA_USED = 0.85
+FALLING_BACK = 0.10
+DEPTH_GROWS = 2.0  # times the hour before
+ONE_TAKES = 0.90
+SHARE_MOVES = 0.30
+SLOWER = 1.5  # times its own 7 days
+ERROR_BUDGET = 0.001  # requests that may fail
+BURNS_FAST, BURNS_SLOW = 14.4, 6.0  # times what would use the budget up in 30 days
+LAG_S = 30.0
+BACKLOG_BYTES = 64 << 20
+LEAST_REQUESTS = 20  # in the window; fewer say nothing
+
+
+class Severity(StrEnum):
+    """Whom it wakes."""
+
+    PAGE = "page"
+    TICKET = "ticket"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One alert. `for_s`: how long it must be wrong first. `by`: the labels that tell one subject from another."""
+
+    name: str
+    severity: Severity
+    for_s: int
+    by: tuple[str, ...]
+    summary: str  # {label} is filled in
+    promql: str
+
+    @property
+    def runbook(self) -> str:
+        """Where to read on, in docs/operations.md."""
+        return f"docs/operations.md#{self.name.lower()}"
+
+
+_MADE = "sum by (provider, model)"
+_RATE = 'sum(rate(llm_requests_total{{status!="rejected"}}[{window}]))'
+_BAD = 'sum(rate(llm_requests_total{{status="error"}}[{window}]))'
+
+
+def _burns(short: str, long: str, times: float) -> str:
+    parts = [f"{_BAD.format(window=w)} / {_RATE.format(window=w)} > {times * ERROR_BUDGET:g}" for w in (short, long)]
+    return " and ".join(f"({part})" for part in parts)
+
+
+def _p95(metric: str, window: str) -> str:
+    return f"histogram_quantile(0.95, sum by (provider, model, le) (rate({metric}_bucket[{window}])))"
+
+
+def _slower(metric: str) -> str:
+    busy = f"{_MADE} (increase({metric}_count[15m])) >= {LEAST_REQUESTS}"
+    return f"{_p95(metric, '15m')} > {SLOWER:g} * {_p95(metric, '7d')} and {busy}"
+
+
+_SHARE = (
+    'sum by (provider, model) (increase(llm_requests_total{{provider!=""}}[{window}]{offset}))'
+    ' / on (model) group_left sum by (model) (increase(llm_requests_total{{provider!=""}}[{window}]{offset}))'
+)
+_BUSY_MODEL = f'on (model) sum by (model) (increase(llm_requests_total{{provider!=""}}[1h])) >= {LEAST_REQUESTS}'
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "N4nQuotaNearlyUsed", Severity.TICKET, 300, ("provider", "account", "limit_type"),
+        "account {account} has used {value} of its {limit_type}",
+        f"max by (provider, account, limit_type) (llm_quota_utilization_ratio) > {QUOTA_USED}",
+    ),
+    Rule(
+        "N4nFallbackDepthRising", Severity.TICKET, 600, (),
+        "requests change endpoints {value} times on average, more than twice as often as in the hour before",
+        "sum(rate(llm_fallback_depth_sum[10m])) / sum(rate(llm_fallback_depth_count[10m])) > clamp_min("
+        f"{DEPTH_GROWS:g} * sum(rate(llm_fallback_depth_sum[1h] offset 10m)) / sum(rate(llm_fallback_depth_count[1h] offset 10m)), 0.05)",
+    ),
+    Rule(
+        "N4nManyFallbacks", Severity.PAGE, 300, (),
+        "{value} of all requests needed more than one endpoint",
+        "1 - sum(rate(llm_fallback_depth_bucket{le=\"0.0\"}[5m])) / sum(rate(llm_fallback_depth_count[5m]))"
+        f" > {FALLING_BACK} and sum(increase(llm_fallback_depth_count[5m])) >= {LEAST_REQUESTS}",
+    ),
+    Rule(
+        "N4nInteractiveQueueGrows", Severity.PAGE, 60, (),
+        "{value} interactive requests wait for quota, and there are more every minute",
+        "sum(llm_queue_depth{priority=\"interactive\"}) > 0 and sum(deriv(llm_queue_depth{priority=\"interactive\"}[2m])) > 0",
+    ),
+    Rule(
+        "N4nNoRedundancy", Severity.TICKET, 120, ("model",),
+        "model {model} has {value} candidate left of several",
+        "max by (model) (n4n_model_candidates) <= 1 and max by (model) (n4n_model_endpoints) > 1",
+    ),
+    Rule(
+        "N4nWeightCollapse", Severity.TICKET, 900, ("provider", "model"),
+        "provider {provider} takes {value} of model {model}, which has several providers",
+        f"{_SHARE.format(window='1h', offset='')} > {ONE_TAKES}"
+        f" and on (model) max by (model) (n4n_model_providers) > 1 and {_BUSY_MODEL}",
+    ),
+    Rule(
+        "N4nSharesMoved", Severity.TICKET, 3600, ("provider", "model"),
+        "provider {provider} takes {value} of model {model} more or less than a week ago",
+        f"abs({_SHARE.format(window='1h', offset='')} - {_SHARE.format(window='1h', offset=' offset 1w')})"
+        f" > {SHARE_MOVES} and {_BUSY_MODEL}",
+    ),
+    Rule(
+        "N4nPriorityInversion", Severity.PAGE, 60, (),
+        "{value} requests of a lower class were served while interactive ones waited",
+        "sum(increase(n4n_priority_inversions_total[5m])) > 0",
+    ),
+    Rule(
+        "N4nLatencyWorse", Severity.TICKET, 900, ("provider", "model"),
+        "p95 latency of {model} at {provider} is {value} s, more than 1.5 times its 7 days",
+        _slower("llm_request_latency_seconds"),
+    ),
+    Rule(
+        "N4nTtftWorse", Severity.TICKET, 900, ("provider", "model"),
+        "p95 time to first token of {model} at {provider} is {value} s, more than 1.5 times its 7 days",
+        _slower("llm_ttft_seconds"),
+    ),
+    Rule(
+        "N4nErrorBudgetBurnsFast", Severity.PAGE, 120, (),
+        "{value} of all requests fail: the month's error budget is gone in two days",
+        _burns("5m", "1h", BURNS_FAST),
+    ),
+    Rule(
+        "N4nErrorBudgetBurns", Severity.TICKET, 900, (),
+        "{value} of all requests fail: the month's error budget is gone in five days",
+        _burns("30m", "6h", BURNS_SLOW),
+    ),
+    Rule(
+        "N4nAccountOut", Severity.PAGE, 0, ("provider", "account", "reason"),
+        "account {account} is out: {reason}",
+        "max by (provider, account, reason) (n4n_account_out{reason=~\"auth|quota_exhausted\"}) > 0",
+    ),
+    Rule(
+        "N4nBalanceLow", Severity.TICKET, 0, ("provider", "account"),
+        "account {account} has {value} USD left",
+        "max by (provider, account) (n4n_account_balance_usd)"
+        " < on (provider, account) max by (provider, account) (n4n_account_balance_below_usd)",
+    ),
+    Rule(
+        "N4nBudget", Severity.TICKET, 0, ("tenant", "budget", "level"),
+        "{tenant} has used {level} % of its budget {budget}",
+        "max by (tenant, budget, level) (n4n_budget_level_reached) > 0",
+    ),
+    Rule(
+        "N4nCatalogRefused", Severity.PAGE, 0, ("node",),
+        "node {node} refused a catalog version",
+        "max by (node) (n4n_node_refuses) > 0",
+    ),
+    Rule(
+        "N4nCatalogLag", Severity.PAGE, 0, ("node",),
+        "node {node} is {value} s behind the catalog",
+        f"max by (node) (n4n_node_lag_seconds) > {LAG_S:g}",
+    ),
+    Rule(
+        "N4nUnpricedTraffic", Severity.TICKET, 300, ("provider", "model"),
+        "{value} attempts on {model} at {provider} had no price",
+        "sum by (provider, model) (increase(n4n_unpriced_attempts_total[15m])) > 0",
+    ),
+    Rule(
+        "N4nLedgerBacklog", Severity.PAGE, 120, ("node",),
+        "{value} bytes of usage wait on node {node}",
+        f"sum by (node) (label_replace(n4n_usage_waiting_bytes, \"node\", \"$1\", \"instance\", \"(.*)\")) > {BACKLOG_BYTES}",
+    ),
+    Rule(
+        "N4nStoreAway", Severity.PAGE, 30, ("node",),
+        "node {node} keeps limits by itself: Redis cannot be used",
+        "min by (node) (label_replace(n4n_store_up, \"node\", \"$1\", \"instance\", \"(.*)\")) == 0",
+    ),
+)  # fmt: skip
+BY_NAME: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in RULES})
+
+
+def prometheus_rules() -> dict[str, object]:
+    """The alerts as a rule file of Prometheus."""
+    return {
+        "groups": [
+            {
+                "name": "n4n",
+                "rules": [
+                    {
+                        "alert": rule.name,
+                        "expr": rule.promql,
+                        **({"for": f"{rule.for_s}s"} if rule.for_s else {}),
+                        "labels": {"severity": rule.severity.value},
+                        "annotations": {"summary": _templated(rule), "runbook": rule.runbook},
+                    }
+                    for rule in RULES
+                ],
+            }
+        ]
+    }
+
+
+def _templated(rule: Rule) -> str:
+    labels = {label: f"{{{{ $labels.{label} }}}}" for label in rule.by}
+    return rule.summary.format(value="{{ $value | humanize }}", **labels)

@@ -1,0 +1,160 @@
+"""Alerts: each fires on its own fault and on nothing else, is told once, and once more when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import n4n
+from n4n.core.alerts.conditions import violations
+from n4n.core.alerts.facts import Balance, Facts, ModelFacts, NodeFacts, Quota, Requests, Traffic
+from n4n.core.alerts.rules import BY_NAME, LEAST_REQUESTS, RULES
+from n4n.core.alerts.watch import CALM_S, Board, Notice, Violation, watch
+from tests.support.alert_rules import FILE, text
+
+WELL = Requests(1000, 0, 10, 10)
+TRAFFIC = Traffic("openai", "gpt", 500, 480, 0, 0.9, 0.3)
+OTHER = Traffic("azure", "gpt", 500, 480, 0, 0.9, 0.3)
+CALM = Facts(
+    requests_5=WELL,
+    requests_10=WELL,
+    requests_30=WELL,
+    requests_60=WELL,
+    requests_360=WELL,
+    traffic_15=(TRAFFIC, OTHER),
+    traffic_60=(TRAFFIC, OTHER),
+    traffic_week_ago=(TRAFFIC, OTHER),
+    baseline={("openai", "gpt"): TRAFFIC, ("azure", "gpt"): OTHER},
+    quotas=(Quota("openai", "main", "requests", 0.5),),
+    balances=(Balance("openrouter", "or", 20.0, 5.0),),
+    nodes=(NodeFacts("r1", interactive_waiting=2, interactive_waiting_before=3),),
+    models=(ModelFacts("gpt", 2, 2, 2), ModelFacts("single", 1, 1, 1)),
+)
+FAILING = Requests(1000, 200, 10, 10)
+FAULTS: dict[str, Facts] = {
+    "N4nQuotaNearlyUsed": replace(CALM, quotas=(Quota("openai", "main", "tokens", 0.9),)),
+    "N4nFallbackDepthRising": replace(CALM, requests_10=Requests(1000, 0, 90, 90)),
+    "N4nManyFallbacks": replace(CALM, requests_5=Requests(1000, 0, 110, 110)),
+    "N4nInteractiveQueueGrows": replace(CALM, nodes=(NodeFacts("r1", interactive_waiting=4, interactive_waiting_before=3),)),
+    "N4nNoRedundancy": replace(CALM, models=(ModelFacts("gpt", 1, 2, 2),)),
+    "N4nWeightCollapse": replace(
+        CALM,
+        traffic_60=(replace(TRAFFIC, first_attempts=950), replace(OTHER, first_attempts=50)),
+        traffic_week_ago=(replace(TRAFFIC, first_attempts=900), replace(OTHER, first_attempts=100)),
+    ),
+    "N4nSharesMoved": replace(CALM, traffic_60=(replace(TRAFFIC, first_attempts=850), replace(OTHER, first_attempts=150))),
+    "N4nPriorityInversion": replace(CALM, nodes=(NodeFacts("r1", inversions=3),)),
+    "N4nLatencyWorse": replace(CALM, traffic_15=(replace(TRAFFIC, p95_latency_s=1.5),)),
+    "N4nTtftWorse": replace(CALM, traffic_15=(replace(TRAFFIC, p95_ttft_s=0.6),)),
+    "N4nErrorBudgetBurnsFast": replace(CALM, requests_5=FAILING, requests_60=FAILING),
+    "N4nErrorBudgetBurns": replace(CALM, requests_30=FAILING, requests_360=FAILING),
+    "N4nAccountOut": replace(CALM, accounts_out=(("openai", "main", "auth"),)),
+    "N4nBalanceLow": replace(CALM, balances=(Balance("openrouter", "or", 4.9, 5.0),)),
+    "N4nBudget": replace(CALM, budgets=(("acme", "month", 80),)),
+    "N4nCatalogRefused": replace(CALM, nodes=(NodeFacts("r1", refuses=True),)),
+    "N4nCatalogLag": replace(CALM, nodes=(NodeFacts("r1", lag_s=31.0),)),
+    "N4nUnpricedTraffic": replace(CALM, traffic_15=(replace(TRAFFIC, unpriced=1),)),
+    "N4nLedgerBacklog": replace(CALM, nodes=(NodeFacts("r1", usage_waiting_bytes=1 << 30),)),
+    "N4nStoreAway": replace(CALM, nodes=(NodeFacts("r1", store_up=False),)),
+}
+FEW = LEAST_REQUESTS - 1
+
+
+def test_nothing_is_wrong_on_a_calm_day_nor_when_nothing_is_known() -> None:
+    assert violations(CALM) == []
+    assert violations(Facts()) == []
+
+
+def test_every_rule_has_a_fault_here() -> None:
+    assert list(FAULTS) == [rule.name for rule in RULES]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_breaks_its_own_rule_and_no_other(name: str) -> None:
+    found = violations(FAULTS[name])
+    assert {one.rule for one in found} == {name}
+    for one in found:
+        assert tuple(label for label, _ in one.labels) == BY_NAME[name].by
+        assert one.summary
+        assert "{" not in one.summary
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        replace(CALM, requests_5=Requests(FEW, FEW, FEW, FEW), requests_10=Requests(FEW, 0, FEW, FEW)),
+        replace(CALM, traffic_15=(replace(TRAFFIC, attempts=FEW, p95_latency_s=99.0),)),
+        replace(CALM, traffic_15=(replace(TRAFFIC, p95_latency_s=None, p95_ttft_s=None),)),
+        replace(CALM, traffic_15=(replace(TRAFFIC, provider="new"),)),
+        replace(CALM, traffic_60=(replace(TRAFFIC, first_attempts=FEW),)),
+        replace(CALM, traffic_week_ago=()),
+        replace(CALM, traffic_60=(Traffic("openai", "other", 500, 480), TRAFFIC, OTHER)),
+        replace(CALM, requests_60=FAILING),
+    ],
+)
+def test_too_little_is_known_to_say_that_something_is_wrong(facts: Facts) -> None:
+    assert violations(facts) == []
+
+
+def told(board: Board, wrong: list[Violation], now: float) -> tuple[Board, list[Notice]]:
+    return watch(board, wrong, now)
+
+
+def test_an_alert_is_told_when_it_lasts_and_once_more_when_it_is_over() -> None:
+    [wrong] = violations(FAULTS["N4nQuotaNearlyUsed"])
+    board: Board = {}
+    for now in (0.0, 100.0, 299.0):
+        board, notices = told(board, [wrong], now)
+        assert notices == []
+    board, notices = told(board, [wrong], 300.0)
+    assert [(one.resolved, one.since, one.rule.name) for one in notices] == [(False, 0.0, "N4nQuotaNearlyUsed")]
+    board, notices = told(board, [replace(wrong, value=0.99)], 400.0)
+    assert notices == []
+    board, notices = told(board, [], 400.0 + CALM_S - 1)  # a pause is not its end
+    assert notices == []
+    board, notices = told(board, [], 400.0 + CALM_S)
+    assert [(one.resolved, one.violation.value) for one in notices] == [(True, 0.99)]
+    assert board == {}
+
+
+def test_what_ends_before_it_was_told_is_never_told() -> None:
+    [wrong] = violations(FAULTS["N4nManyFallbacks"])
+    board, _ = told({}, [wrong], 0.0)
+    board, notices = told(board, [], 10.0)
+    assert (board, notices) == ({}, [])
+    _, notices = told(board, [wrong], 310.0)
+    assert notices == []
+
+
+def test_subjects_are_told_apart() -> None:
+    nodes = (NodeFacts("r1", refuses=True), NodeFacts("r2", refuses=True))
+    board, notices = watch({}, violations(replace(CALM, nodes=nodes)), 0.0)
+    assert [one.violation.key for one in notices] == ["N4nCatalogRefused/node=r1", "N4nCatalogRefused/node=r2"]
+    _, notices = watch(board, violations(replace(CALM, nodes=nodes[:1])), CALM_S)
+    assert [(one.violation.key, one.resolved) for one in notices] == [("N4nCatalogRefused/node=r2", True)]
+
+
+@given(st.lists(st.sets(st.sampled_from(sorted(FAULTS))), max_size=40))
+def test_every_alert_that_was_told_is_ended_once(looks: list[set[str]]) -> None:
+    board: Board = {}
+    open_now: set[str] = set()
+    for number, names in enumerate([*looks, set(), set()]):
+        wrong = [one for name in sorted(names) for one in violations(FAULTS[name])]
+        board, notices = watch(board, wrong, number * 600.0)
+        for notice in notices:
+            assert (notice.violation.key in open_now) is notice.resolved
+            (open_now.discard if notice.resolved else open_now.add)(notice.violation.key)
+    assert not open_now
+
+
+def test_the_rule_file_is_what_the_table_says() -> None:
+    assert FILE.read_text() == text(), "run python -m tests.support.alert_rules"
+
+
+def test_every_alert_has_a_paragraph_for_whoever_is_woken() -> None:
+    page = (Path(n4n.__file__).parent.parent / "docs" / "operations.md").read_text()
+    assert [rule.name for rule in RULES if f"### {rule.name}\n" not in page] == []
