@@ -50,7 +50,7 @@ class _Calm:
 def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: float, draw: Callable[[], float]) -> Plan | None:
     """The plan of a request without directives and models of its own; None: look closely."""
     known = _known(request.model, world, allowed)
-    if known is None or request.body_bytes > known.most_bytes:
+    if known is None or request.body_bytes > known.most_bytes or request.native_tools:
         return None
     if request.features and not (
         known.lenient and request.unsupported_params in (None, "drop") and known.lacking.isdisjoint(request.features)

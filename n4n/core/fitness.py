@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest
 from n4n.core.chat_request import missing_features
@@ -12,6 +15,9 @@ CONTENT = frozenset(("vision", "pdf_input", "audio_input"))
 # Prose and code have 3 to 5 bytes in a token, deeply indented code 6 or 7. A request is kept from an endpoint only where it cannot
 # fit; what this lets pass, the provider refuses at no cost, and a larger window is tried.
 MOST_BYTES_PER_TOKEN = 8
+EMBEDDINGS = "embeddings"  # what is asked for at /v1/embeddings; of an endpoint: it makes these, and chats with nobody
+WEB_SEARCH = "web_search"  # a feature of endpoints, and the one tool of an API that a chat has a word for
+_ODD, _LONGEST_NAME, _MOST_NAMED = re.compile(r"[^A-Za-z0-9_.-]"), 40, 8
 _LONG_ESCAPE, _ESCAPE = 5, b"\\u"  # bytes that an escape takes beyond one of a character's own
 _OPAQUE = (b'"signature"', b'"encrypted_content"', b'"reasoning_details"')  # long, and a model reads little or nothing of it
 
@@ -25,15 +31,35 @@ def lacking(request: ChatRequest, endpoint: Endpoint, speech: Speech) -> frozens
     return missing | lost if lost else missing
 
 
+def untaken_tools(request: ChatRequest, endpoint: Endpoint, speech: Speech) -> tuple[str, ...]:
+    """Of the tools that the client's own API runs or knows, those that this endpoint does not: all, where it speaks something else, but for
+    the search of the web where it has one that a chat can ask for."""
+    tools, supports = request.native_tools, endpoint.supports
+    if request.native is not None and request.native.dialect == speech.shape:
+        missing = missing_features(request.features, supports)
+        return tools if "tools" in missing else tuple(name for name in tools if name in missing)
+    searches = supports is not None and WEB_SEARCH in supports and WEB_SEARCH not in speech.cannot
+    return tuple(name for name in tools if not (name == WEB_SEARCH and searches))
+
+
+def tools_named(kinds: Iterable[str]) -> tuple[str, ...]:
+    """The names of tools by their types, which may be anything: each once, a few, short and plain."""
+    names = (WEB_SEARCH if kind.startswith(WEB_SEARCH) else _ODD.sub("?", kind[:_LONGEST_NAME]) for kind in kinds)
+    return tuple(dict.fromkeys(names))[:_MOST_NAMED]
+
+
 def most_bytes(endpoint: Endpoint) -> int | None:
     """The size of a body that may still fit whatever is in it; None: the window is not known."""
     return None if endpoint.context_window is None else endpoint.context_window * MOST_BYTES_PER_TOKEN
 
 
 def least_tokens(request: ChatRequest) -> int:
-    """Fewer tokens than any provider counts in a request; 0 where its size says nothing: it holds pictures, or sealed reasoning."""
+    """Fewer tokens than any provider counts in a request; 0 where its size says nothing: it holds pictures, sealed reasoning or many texts
+    to be embedded."""
     if request.least_tokens is not None:
         return request.least_tokens
+    if EMBEDDINGS in request.features:  # each input has the window for itself
+        return 0
     fields = request.fields if request.native is None else request.native.fields
     if not CONTENT.isdisjoint(request.features) or any(mark in bytes(raw) for raw in fields.values() for mark in _OPAQUE):
         return 0

@@ -3,7 +3,7 @@
 Made anew for every request from values alone: snapshot, directives, health as this router sees it, an instant, and chance
 as numbers. Reasons, in the order they are looked for: what the operator decides (`disabled`, `draining`, `dialect`,
 `credential`), the key's models (`model_not_allowed`), the request's constraints (`region=eu`, …), what the request needs
-(`supports=vision`, `context_window`), and what passes by itself (`cooldown`, `breaker`).
+(`tools=file_search`, `supports=vision`, `context_window`), and what passes by itself (`cooldown`, `breaker`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ from n4n.core.chat import ChatRequest
 from n4n.core.constraints import Offer
 from n4n.core.directives import NONE, Directives, check_names
 from n4n.core.errors import AllCooling, FailureClass, InputTooLong, ModelNotAllowed, NoEligibleEndpoint, NoEndpointNow
-from n4n.core.fitness import CONTENT, lacking, least_tokens, most_bytes
+from n4n.core.fitness import CONTENT, lacking, least_tokens, most_bytes, untaken_tools
 from n4n.core.verdicts import most_telling, outcome_of
 
 OPERATOR_REASONS = frozenset(("disabled", "draining", "dialect", "credential"))
 _NO_REQUEST_REASONS = OPERATOR_REASONS | {"model_not_allowed"}
 _TOO_SMALL = "context_window"
+_TOOLS = "tools="
+_WITHOUT_TOOLS = (
+    "; only endpoints that speak the client's own API have these tools: name a model with one, or say unsupported_params: drop"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,10 @@ def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: D
             if not offers:
                 return _Ruling(step, endpoint, view, reason=constraint.text)
         accounts = tuple([offer.account for offer in offers])
+    if request.native_tools and request.unsupported_params != "drop":
+        untaken = untaken_tools(request, endpoint, world.speech(endpoint))
+        if untaken:
+            return _Ruling(step, endpoint, view, reason=f"{_TOOLS}{'|'.join(untaken)}")
     missing = _unsupported(step.model, endpoint, request, directives, world)
     if missing:
         return _Ruling(step, endpoint, view, reason=f"supports={'|'.join(missing)}")
@@ -335,6 +343,8 @@ def _nobody(survey: _Survey, eliminated: Sequence[Eliminated], now: float) -> No
         message = f"prompt is too long: more than {largest} tokens, the largest context window of {name!r}"
         return InputTooLong(message, candidates=total, eliminated=counts)
     message = f"no endpoint of {name!r} is eligible: of {total}, {told}; loosen a constraint"
+    if any(reason.startswith(_TOOLS) for reason in counts):
+        message += _WITHOUT_TOOLS
     return NoEligibleEndpoint(message, candidates=total, eliminated=counts)
 
 

@@ -37,7 +37,7 @@ def test_the_whole_built_in_catalog_is_a_valid_document() -> None:
     document, problems = parse_document(whole_document())
 
     assert problems == []
-    assert (len(document["models"]), len(document["endpoints"])) == (48, 152)
+    assert (len(document["models"]), len(document["endpoints"])) == (59, 172)
     snapshot = compile_snapshot(document, version=1, checksum="")
     assert all(snapshot.by_model.values())
     assert snapshot.resolve("openai/gpt-4o").models == ("gpt-4o",)
@@ -47,14 +47,25 @@ def test_every_endpoint_has_a_price_a_region_and_features() -> None:
     for name, endpoint in whole_document()["endpoints"].items():
         price = endpoint["price"]
         assert isinstance(price, dict), name
-        assert Decimal(str(price["input_per_1m"])) > 0 and Decimal(str(price["output_per_1m"])) > 0, name
+        assert Decimal(str(price["input_per_1m"])) > 0, name
+        assert (Decimal(str(price["output_per_1m"])) > 0) == (endpoint["supports"] != ["embeddings"]), name
         assert Decimal(str(price.get("cached_input_per_1m", 0))) <= Decimal(str(price["input_per_1m"])), name
         assert endpoint["region"] in ("global", "us", "eu", "cn"), name
         assert "supports" in endpoint, name
 
 
-def test_every_dialect_but_responses_has_a_provider() -> None:
-    assert {str(provider["dialect"]) for provider in whole_document()["providers"].values()} == set(DIALECTS) - {"openai_responses"}
+def test_every_dialect_has_a_provider() -> None:
+    assert {str(provider["dialect"]) for provider in whole_document()["providers"].values()} == set(DIALECTS)
+
+
+def test_what_only_the_responses_api_can_do_has_an_endpoint_that_is_asked_last_for_everything_else() -> None:
+    endpoints = whole_document()["endpoints"]
+    there = {name: one for name, one in endpoints.items() if one["account"] == "openai-responses-main"}
+
+    for name, one in there.items():
+        elsewhere = [other for other in endpoints.values() if other["model"] == one["model"] and other not in there.values()]
+        assert one.get("weight") == (0 if elsewhere else None), name
+    assert {one["model"] for one in there.values()} >= {"gpt-5.3-codex", "gpt-5.5-pro", "gpt-6-sol"}
 
 
 @pytest.mark.parametrize(
@@ -103,8 +114,9 @@ def test_one_key_enables_one_provider_and_the_models_it_serves() -> None:
     document, notes = builtin_document({"OPENAI_API_KEY": "sk-secret"})
 
     assert parse_document(document)[1] == []
-    assert (set(document["providers"]), providers_of(document), notes) == ({"openai"}, {"openai"}, [])
-    assert document["accounts"] == {"openai-main": {"provider": "openai", "credential": "env:OPENAI_API_KEY"}}
+    ours = {"openai", "openai-responses"}
+    assert (set(document["providers"]), providers_of(document), notes) == (ours, ours, [])
+    assert document["accounts"] == {f"{name}-main": {"provider": name, "credential": "env:OPENAI_API_KEY"} for name in ours}
     assert {endpoint["model"] for endpoint in document["endpoints"].values()} == set(document["models"])
     assert "sk-secret" not in str(document)
 

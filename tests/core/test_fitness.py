@@ -15,7 +15,8 @@ from n4n.core.chat_request import read_chat
 from n4n.core.dialects import Speech
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.document import FEATURES
-from n4n.core.fitness import CONTENT, lacking, least_tokens, most_bytes
+from n4n.core.fitness import CONTENT, lacking, least_tokens, most_bytes, untaken_tools
+from n4n.core.skins.embeddings import read_embeddings
 from tests.support.endpoints import chat, endpoint
 
 MESSAGES = Speech("anthropic", frozenset(("seed", "web_search")))
@@ -111,3 +112,33 @@ def test_vertex_speaks_to_claude_as_anthropic_does_and_to_the_others_in_their_ow
     assert vertex.speech("claude-sonnet-5@20290101") == DIALECTS["anthropic"].speech("")
     assert vertex.speech("mistral-medium-3") == DIALECTS["openai"].speech("")
     assert vertex.speech("gemini-3-pro") == DIALECTS["gemini"].speech("")
+
+
+CHATTING = Speech()
+
+
+@pytest.mark.parametrize(
+    ("tools", "supports", "speech", "untaken"),
+    [
+        (("bash", "web_search"), None, MESSAGES, ()),  # nothing is translated, and nothing denied
+        (("bash", "web_search"), {"tools"}, MESSAGES, ("web_search",)),
+        (("bash", "web_search"), {"web_search"}, MESSAGES, ("bash", "web_search")),  # it takes no tools at all
+        (("bash", "web_search"), {"tools", "web_search"}, MESSAGES, ()),
+        (("bash", "web_search"), None, CHATTING, ("bash", "web_search")),
+        (("bash", "web_search"), {"web_search"}, CHATTING, ("bash",)),
+        (("web_search",), {"web_search"}, Speech("gemini", frozenset(("web_search",))), ("web_search",)),
+    ],
+)
+def test_tools_of_an_api_are_taken_by_who_speaks_it_and_the_search_of_the_web_by_who_can_be_asked_for_it(
+    tools: tuple[str, ...], supports: set[str] | None, speech: Speech, untaken: tuple[str, ...]
+) -> None:
+    one: Endpoint = endpoint("e1", supports=None if supports is None else frozenset(supports))
+    asked = chat(features=frozenset(("tools", "web_search")), native=Native("anthropic", {}), native_tools=tools)
+
+    assert untaken_tools(asked, one, speech) == untaken
+
+
+def test_many_texts_to_be_embedded_may_be_longer_than_a_window() -> None:
+    asked = read_embeddings(json.dumps({"model": "m", "input": ["word " * 1_000] * 2_000}).encode())
+
+    assert least_tokens(asked) == 0

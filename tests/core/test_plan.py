@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from n4n.core.breaker import Breaker, BreakerState
 from n4n.core.candidates import Cooldown, EndpointView, Plan, World
@@ -627,3 +628,13 @@ def test_what_a_provider_ordered_binds_beside_an_overload() -> None:
     assert ordered.wait_s == 3.0
     pooled = world(held, {"a": overloaded(60)}, cooling_accounts={name: Cooldown(NOW + 2, RATE) for name in "xy"})
     assert make(pooled).wait_s == 2.0
+
+
+def test_an_apis_own_tools_are_out_where_they_cannot_be_said_and_the_error_names_them() -> None:
+    asked = chat(native=Native("anthropic", {}), native_tools=("bash", "web_search"))
+    within = world(snapshot([endpoint("e1"), endpoint("e2", supports=frozenset(("web_search",)))]))
+
+    with pytest.raises(NoEligibleEndpoint, match="say unsupported_params: drop") as refused:
+        make(within, request=asked)
+    assert refused.value.eliminated == {"tools=bash|web_search": 1, "tools=bash": 1}
+    assert names(make(within, request=replace(asked, unsupported_params="drop"))) == ["e1", "e2"]

@@ -409,3 +409,16 @@ def test_text_is_counted_by_its_bytes_and_what_is_in_base64_by_what_it_costs() -
     assert rough_count(body(7)) == rough_count(b'{"messages":[{"role":"user","content":7  }]}') > 0
     assert rough_count(b'{"messages":0}') == 1
     assert count_body(7, b'{"estimated":true}') == b'{"input_tokens":7,"n4n":{"estimated":true}}'
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"tools": [{"name": "t"}, {"name": "t", "type": "custom"}]}, ()),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}, {"type": "bash_20250124", "name": "bash"}]}, ("web_search", "bash_20250124")),
+        ({"mcp_servers": [{"type": "url", "url": "https://a.example", "name": "a"}]}, ("mcp_servers",)),
+        ({"mcp_servers": []}, ()),
+    ],
+)  # fmt: skip
+def test_the_tools_that_only_messages_knows_are_named(fields: dict[str, object], names: tuple[str, ...]) -> None:
+    assert read(**fields).native_tools == names

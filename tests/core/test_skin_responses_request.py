@@ -13,7 +13,7 @@ from n4n.core.catalog import Endpoint, EndpointId, ModelId, Provider
 from n4n.core.chat import ChatRequest
 from n4n.core.chat_request import read_chat
 from n4n.core.dialects.table import DIALECTS
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, RequestError, Untellable
 from n4n.core.skins.responses import read_responses
 from n4n.core.skins.responses_chat import losses
 from n4n.core.skins.responses_tools import Called, called_in
@@ -37,8 +37,8 @@ def messages(*items: object) -> Any:
     return chat(input=list(items))["messages"]
 
 
-def refused(raw: bytes) -> MalformedRequest:
-    with pytest.raises(MalformedRequest) as caught:
+def refused(raw: bytes) -> RequestError:
+    with pytest.raises((MalformedRequest, Untellable)) as caught:
         dict(read_responses(raw).fields)
     return caught.value
 
@@ -503,3 +503,16 @@ def test_items_by_way_of_a_chat_are_the_same_items(items: list[dict[str, object]
     sent = json.loads(DIALECTS["openai_responses"].encode(asked, ENDPOINT, None).body)
 
     assert sent["input"] == items
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        ([{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}], ()),
+        ([{"type": "web_search_preview"}, {"type": "web_search"}, {"type": "mcp"}], ("web_search", "mcp")),
+        ([{"type": "a b\n" + "x" * 90}], ("a?b?" + "x" * 36,)),
+        ([{"type": f"t{number}"} for number in range(20)], tuple(f"t{number}" for number in range(8))),
+    ],
+)
+def test_the_apis_own_tools_are_named(tools: list[object], names: tuple[str, ...]) -> None:
+    assert read_responses(body(tools=tools)).native_tools == names

@@ -59,11 +59,16 @@ async def stage() -> AsyncIterator[Stage]:
         document = {
             "providers": providers(upstream),
             "accounts": {f"a-{name}": account(name) for name in PROVIDERS},
-            "models": {name: {"strategy": "cost"} for name in (*two, *(f"one-{name}" for name in (*PROVIDERS, "blind", "small")))},
+            "models": {
+                name: {"strategy": "cost"}
+                for name in (*two, "mixed", "searching", *(f"one-{name}" for name in (*PROVIDERS, "blind", "small")))
+            },
             "endpoints": {name: endpoint(name, one, f"a-{one}", **lacks.get(name, {})) for name, one in two.items()}
             | {f"{name}-{LEFT}": endpoint(name, "openai", "a-openai", **other) for name in two}
             | {f"one-{name}": endpoint(f"one-{name}", name, f"a-{name}") for name in PROVIDERS}
-            | {f"one-{name}": endpoint(f"one-{name}", two[name], f"a-{two[name]}", **lacks[name]) for name in lacks},
+            | {f"one-{name}": endpoint(f"one-{name}", two[name], f"a-{two[name]}", **lacks[name]) for name in lacks}
+            | {f"mixed-{name}": endpoint("mixed", name, f"a-{name}") for name in ("openai", "openai_responses", "anthropic")}
+            | {"searching": endpoint("searching", "openai", "a-openai", supports=["tools", "web_search"])},
         }
         async with on_stage(document, upstream) as made:
             yield made
@@ -127,6 +132,57 @@ async def test_what_an_endpoint_cannot_take_goes_where_it_fits_or_back(
     assert isinstance(two, Heard) and (two.n4n["endpoint"], two.n4n["fallback_attempts"]) == (f"{name}-{LEFT}", 0)
     assert isinstance(alone, Refused) and (alone.status, alone.code) == (400, code)
     assert alone.n4n["eliminated"] == {reason: 1} and len(stage.upstream.calls) == 1
+
+
+# Tools that an API runs, or knows, itself: who speaks it, by client; the tool; its name.
+OWN_TOOLS = [
+    ("responses", "openai_responses", {"type": "code_interpreter", "container": {"type": "auto"}}, "code_interpreter"),
+    ("responses", "openai_responses", {"type": "file_search", "vector_store_ids": ["vs_1"]}, "file_search"),
+    ("responses", "openai_responses", {"type": "web_search"}, "web_search"),
+    ("messages", "anthropic", {"type": "code_execution_20250825", "name": "code_execution"}, "code_execution_20250825"),
+    ("messages", "anthropic", {"type": "bash_20250124", "name": "bash"}, "bash_20250124"),
+    ("messages", "anthropic", {"type": "web_search_20250305", "name": "web_search"}, "web_search"),
+]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(("client", "native", "tool", "name"), OWN_TOOLS)
+async def test_an_apis_own_tool_goes_where_that_api_is_spoken_or_back(
+    client: str, native: str, tool: dict[str, object], name: str, stage: Stage
+) -> None:
+    answering(stage, "openai", native)
+    mixed = await stage.clients[client].ask("mixed", Ask(says("Look.")), stream=False, tools=[tool])
+    (call,) = stage.upstream.calls
+    alone = await stage.clients[client].ask("one-openai", Ask(says("Look.")), stream=False, tools=[tool])
+
+    assert isinstance(mixed, Heard) and mixed.n4n["endpoint"] == f"mixed-{native}" and call.json["tools"] == [tool]
+    assert isinstance(alone, Refused) and (alone.status, alone.code) == (400, "no_eligible_endpoint")
+    assert alone.n4n["eliminated"] == {f"tools={name}": 1} and len(stage.upstream.calls) == 1
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(("client", "native", "tool", "name"), OWN_TOOLS)
+async def test_who_asks_for_it_goes_without_an_apis_own_tool_and_is_told(
+    client: str, native: str, tool: dict[str, object], name: str, stage: Stage
+) -> None:
+    answering(stage, "openai")
+
+    heard = await stage.clients[client].ask("one-openai", Ask(says("Look.")), stream=False, tools=[tool], unsupported_params="drop")
+
+    assert isinstance(heard, Heard) and "tools" not in stage.upstream.calls[0].json
+    if name != "web_search":  # which a chat can ask for, and this endpoint is not known not to have
+        assert any(name in warning for warning in heard.n4n["warnings"])
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("client", ["messages", "responses"])
+async def test_the_web_is_searched_by_who_can_be_asked_for_it(client: str, stage: Stage) -> None:
+    answering(stage, "openai")
+    tool = {"type": "web_search"} if client == "responses" else {"type": "web_search_20250305", "name": "web_search"}
+
+    heard = await stage.clients[client].ask("searching", Ask(says("Look.")), stream=False, tools=[tool])
+
+    assert isinstance(heard, Heard) and stage.upstream.calls[0].json["web_search_options"] == {}
 
 
 @pytest.mark.asyncio(loop_scope="module")

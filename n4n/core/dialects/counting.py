@@ -98,8 +98,8 @@ class _Counted(msgspec.Struct, gc=False):
     """Anthropic and Responses, Google, Bedrock."""
 
     input_tokens: int | None = None
-    totalTokens: int | None = None  # noqa: N815  # Google's name
-    inputTokens: int | None = None  # noqa: N815  # Bedrock's name
+    totalTokens: int | None = None  # Google's name
+    inputTokens: int | None = None  # Bedrock's name
 
 
 _READ = msgspec.json.Decoder(_Counted).decode

@@ -18,6 +18,7 @@ from n4n.core.chat_request import OWN_FIELDS, read_chat
 from n4n.core.dialects.anthropic.events import SHAPE
 from n4n.core.dialects.anthropic.request import BETAS
 from n4n.core.errors import MalformedRequest
+from n4n.core.fitness import tools_named
 from n4n.core.json_bytes import Members
 from n4n.core.skins.messages_chat import as_chat
 from n4n.core.skins.messages_errors import NoThreads
@@ -96,6 +97,7 @@ def read_messages(body: bytes, *, beta: str | None = None) -> ChatRequest:
         unsupported_params=plain.unsupported_params,
         provider_object=plain.provider_object,
         native=Native(SHAPE, own),
+        native_tools=tools_named(_of_the_api(fields)),
     )
 
 
@@ -122,6 +124,14 @@ def _betas(header: str | None) -> list[str]:
     if len(names) > _MOST_BETAS or not all(map(_BETA.match, names)):
         raise MalformedRequest("anthropic-beta must be a list of names, separated by commas", param="anthropic-beta")
     return names
+
+
+def _of_the_api(fields: Members) -> Iterable[str]:
+    """The types of tools that Messages knows itself, whoever runs them; a chat has no words for them."""
+    tools = _read(fields, "tools", _KINDS, "must be a list of tools") or []
+    yield from (tool.type for tool in tools if tool.type not in ("", "custom"))
+    if bytes(fields.get("mcp_servers", b"null")) not in _EMPTY:
+        yield "mcp_servers"
 
 
 def _features(fields: Members, body: bytes) -> Iterable[str]:

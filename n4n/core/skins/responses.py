@@ -18,6 +18,7 @@ from n4n.core.chat import ChatRequest, Native, Translated
 from n4n.core.chat_request import OWN_FIELDS, read_chat
 from n4n.core.dialects.responses.words import SHAPE
 from n4n.core.errors import MalformedRequest
+from n4n.core.fitness import tools_named
 from n4n.core.json_bytes import Members
 from n4n.core.skins.responses_chat import LOGPROBS, NAMES, REASONING, TEXT, as_chat
 
@@ -35,6 +36,7 @@ _STORED = {
 }
 _INPUT = re.compile(rb'"|\[\s*\{')
 _ITEM_REFERENCE = b'"item_reference"'
+_SAYABLE = frozenset(("function", "custom", "namespace"))  # tools that a chat can be offered
 _PARTS = {"input_image": "vision", "input_file": "pdf_input", "input_audio": "audio_input"}
 
 
@@ -71,6 +73,7 @@ def read_responses(body: bytes) -> ChatRequest:
         unsupported_params=plain.unsupported_params,
         provider_object=plain.provider_object,
         native=Native(SHAPE, own),
+        native_tools=tools_named(kind for kind in _kinds(fields) if kind not in _SAYABLE),
     )
 
 
@@ -131,9 +134,13 @@ def _read(fields: Members, name: str, decoder: msgspec.json.Decoder[T], rule: st
         raise MalformedRequest(f"{name} {rule}", param=name) from error
 
 
+def _kinds(fields: Members) -> list[str]:
+    return [tool.type for tool in _read(fields, "tools", _KINDS, "must be a list of tools, each an object with a type") or []]
+
+
 def _features(fields: Members, body: bytes) -> Iterable[str]:
-    kinds = [tool.type for tool in _read(fields, "tools", _KINDS, "must be a list of tools, each an object with a type") or []]
-    if any(kind in ("function", "custom", "namespace") for kind in kinds):
+    kinds = _kinds(fields)
+    if any(kind in _SAYABLE for kind in kinds):
         yield "tools"
     if any(kind.startswith("web_search") for kind in kinds):
         yield "web_search"

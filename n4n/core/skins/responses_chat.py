@@ -10,7 +10,7 @@ from n4n.core import json_bytes
 from n4n.core.chat import ChatRequest
 from n4n.core.dialects.responses.chat_words import decoded, given
 from n4n.core.dialects.responses.words import SHAPE
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, Untellable
 from n4n.core.skins.responses_tools import choice, offered
 from n4n.core.skins.responses_turns import chat_messages
 
@@ -62,7 +62,7 @@ NAMES = msgspec.json.Decoder(list[str] | None)
 def as_chat(fields: Fields) -> dict[str, msgspec.Raw]:
     """The members of a chat completion's body. MalformedRequest for what nobody could read, or only Responses can."""
     if given(fields.get("prompt", _NULL)):
-        raise MalformedRequest("prompt is kept by providers that speak the Responses API; write out what it says in input", param="prompt")
+        raise Untellable("prompt is kept by providers that speak the Responses API; write out what it says in input", param="prompt")
     tools = offered(fields)
     wanted = decoded(fields.get("text", _NULL), TEXT, "text") or Text()
     reasoning = decoded(fields.get("reasoning", _NULL), REASONING, "reasoning") or Reasoning()

@@ -14,7 +14,7 @@ import msgspec
 from n4n.core import json_bytes
 from n4n.core.chat import ChatRequest
 from n4n.core.dialects.responses.chat_words import decoded, given
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import Untellable
 
 Object = dict[str, object]
 Fields = Mapping[str, msgspec.Raw]
@@ -143,7 +143,7 @@ def choice(fields: Fields, tools: Offered) -> object:
         return _named(said)
     if said.type.startswith("web_search"):
         return None
-    raise MalformedRequest(
+    raise Untellable(
         f"tool_choice: {said.type[:40]} is run by endpoints that speak the Responses API themselves; choose a model that has one",
         param="tool_choice",
     )

@@ -15,7 +15,7 @@ from n4n.core import json_bytes
 from n4n.core.dialects.responses.chat_words import decoded, given
 from n4n.core.dialects.responses.native import FOREIGN
 from n4n.core.dialects.responses.words import FORMAT
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, Untellable
 from n4n.core.skins.responses_tools import arguments_of, function_name
 
 Object = dict[str, object]
@@ -187,7 +187,7 @@ class _Turns:
 
 
 def _only_there(what: str, path: str) -> NoReturn:
-    raise MalformedRequest(
+    raise Untellable(
         f"{what} can be read by endpoints that speak the Responses API themselves; leave it out, or choose a model that has one", param=path
     )
 
