@@ -16,7 +16,7 @@ from typing import cast
 
 from control_plane.budget_rules import read_budgets, told_budget
 from control_plane.refusals import AlreadyRevoked, InvalidRequest
-from control_plane.tenants import TenantRecord
+from control_plane.tenants import TenantRecord, read_limits, read_priority
 from n4n.core import schema
 from n4n.core.access import KEY_PREFIX, Key, split_key
 from n4n.core.budgets import Budget, resaved
@@ -30,9 +30,9 @@ _PUBLIC_ID = re.compile(r"[a-z0-9]{12}\Z")
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 _LAST_MS = 253_402_300_799_000  # the year 9999
 _MAX_GRACE_MS = 90 * 86_400_000
-_positive = schema.whole(1, 10**12)
 _FIELDS = {
-    "limits": Field(schema.table({name: Field(_positive) for name in ("rpm", "tpm", "concurrency", "streams", "burst")})),
+    "limits": Field(read_limits),
+    "priority": Field(read_priority),
     "budgets": Field(read_budgets),
     "directives": Field(schema.listed(schema.text)),
     "require_directives": Field(schema.listed(schema.text)),
@@ -51,6 +51,7 @@ class KeySettings:
     require_directives: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     expires_at: datetime | None = None
+    priority: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ def _for_routers(record: KeyRecord, at: datetime) -> Key:
         models=frozenset(rules.models),
         limits=rules.limits,
         budgets=rules.budgets,
+        priority=rules.priority,
         previous_sha256=record.previous_sha256 if rotated else None,
         previous_expires_at=until.timestamp() if rotated and until else None,
     )
@@ -131,6 +133,7 @@ def read_settings(raw: Mapping[str, object], now: datetime) -> KeySettings:
         require_directives=tuple(cast(list[str], table.get("require_directives", ()))),
         models=tuple(cast(list[str], table.get("models", ()))),
         expires_at=None if expires_ms is None else datetime.fromtimestamp(expires_ms / 1000, UTC),
+        priority=cast(str | None, table.get("priority")),
     )
 
 
@@ -171,6 +174,7 @@ def settings_as_told(settings: KeySettings) -> dict[str, object]:
         "directives": list(settings.directives),
         "require_directives": list(settings.require_directives),
         "models": list(settings.models),
+        "priority": settings.priority,
         "expires_at_ms": None if settings.expires_at is None else round(settings.expires_at.timestamp() * 1000),
     }
     return {name: value for name, value in told.items() if value not in (None, {}, [])}

@@ -58,6 +58,7 @@ def key_of(row: Row[*tuple[object, ...]]) -> KeyRecord:
         require_directives=tuple(found["require_directives"]),
         models=tuple(found["models"]),
         expires_at=found["expires_at"],
+        priority=found["priority"],
     )
     return KeyRecord(
         public_id=found["public_id"],
@@ -83,6 +84,7 @@ def key_row(record: KeyRecord) -> dict[str, object]:
         "previous_sha256": record.previous_sha256,
         "previous_expires_at": record.previous_expires_at,
         "limits": dict(rules.limits),
+        "priority": rules.priority,
         "budgets": stored(rules.budgets),
         "directives": list(rules.directives),
         "require_directives": list(rules.require_directives),
@@ -99,7 +101,7 @@ def tenant_of(row: Row[*tuple[object, ...]]) -> TenantRecord:
     """A tenant; `keys` where they were counted."""
     found = row._mapping
     caps = {provider: one for provider, told in found["provider_caps"].items() if (one := read_budget(told, "", [])) is not None}
-    rules = TenantSettings(from_stored(found["budgets"]), caps)
+    rules = TenantSettings(from_stored(found["budgets"]), caps, found["limits"], found["priority"])
     return TenantRecord(found["name"], rules, found["author"], found["created_at"], found["access_version"], found.get("keys", 0))
 
 
@@ -129,5 +131,7 @@ def tenant_row(record: TenantRecord) -> dict[str, object]:
         "created_at": record.created_at,
         "budgets": stored(rules.budgets),
         "provider_caps": {provider: told_budget(one) for provider, one in rules.provider_caps.items()},
+        "limits": dict(rules.limits),
+        "priority": rules.priority,
         "access_version": record.access_version,
     }

@@ -59,6 +59,8 @@ tenants = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("budgets", JSONB, nullable=False, server_default="[]"),  # as in control_plane.budget_rules
     Column("provider_caps", JSONB, nullable=False, server_default="{}"),  # {provider: budget}
+    Column("limits", JSONB, nullable=False, server_default="{}"),  # of all its keys together, as those of a key
+    Column("priority", Text),  # of its keys' requests that name none
     Column("access_version", BigInteger, nullable=False, server_default="0", index=True),  # the version that last touched its rules
 )
 
@@ -70,7 +72,8 @@ keys = Table(
     Column("secret_sha256", LargeBinary, nullable=False),  # of the secret part alone; the secret itself is never stored
     Column("previous_sha256", LargeBinary),  # the secret before a rotation, valid until the next column
     Column("previous_expires_at", DateTime(timezone=True), index=True),
-    Column("limits", JSONB, nullable=False),  # {rpm, tpm, burst, concurrency, streams}
+    Column("limits", JSONB, nullable=False),  # {rpm, tpm, rpd, tpd, burst, concurrency, streams}
+    Column("priority", Text),  # of requests that name none
     Column("budget_usd", Numeric(20, 6)),  # before there were `budgets`; not used
     Column("budget_window", Text),
     Column("budgets", JSONB, nullable=False, server_default="[]"),  # as in control_plane.budget_rules

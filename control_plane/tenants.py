@@ -13,10 +13,16 @@ from n4n.core import schema
 from n4n.core.access import Tenant
 from n4n.core.budgets import Budget, resaved
 from n4n.core.errors import Problem
+from n4n.core.limits.subjects import Priority
 from n4n.core.schema import Field
 from n4n.runtime.wire import encode_tenant
 
+_LIMITS = ("rpm", "tpm", "rpd", "tpd", "concurrency", "streams", "burst")
+read_limits = schema.table({name: Field(schema.whole(1, 10**12)) for name in _LIMITS})
+read_priority = schema.choice(*Priority)
 _FIELDS = {
+    "limits": Field(read_limits),
+    "priority": Field(read_priority),
     "budgets": Field(read_budgets),
     "provider_caps": Field(schema.map_of(read_cap)),
 }
@@ -28,6 +34,8 @@ class TenantSettings:
 
     budgets: tuple[Budget, ...] = ()
     provider_caps: Mapping[str, Budget] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    priority: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,9 @@ class TenantRecord:
     def encoded(self) -> bytes | None:
         """What routers get; None: nothing holds for it."""
         rules = self.settings
-        return None if rules == TenantSettings() else encode_tenant(Tenant(self.name, rules.budgets, rules.provider_caps))
+        if rules == TenantSettings():
+            return None
+        return encode_tenant(Tenant(self.name, rules.budgets, rules.provider_caps, rules.limits, rules.priority))
 
 
 def read_tenant_settings(raw: Mapping[str, object]) -> TenantSettings:
@@ -56,12 +66,16 @@ def read_tenant_settings(raw: Mapping[str, object]) -> TenantSettings:
     return TenantSettings(
         budgets=cast(tuple[Budget, ...], table.get("budgets", ())),
         provider_caps=cast(Mapping[str, Budget], table.get("provider_caps", {})),
+        limits=cast(Mapping[str, int], table.get("limits", {})),
+        priority=cast(str | None, table.get("priority")),
     )
 
 
 def tenant_settings_as_told(settings: TenantSettings) -> dict[str, object]:
     """The rules by their names on the wire, only those that are set; `read_tenant_settings` undoes it."""
     told: dict[str, object] = {
+        "limits": dict(settings.limits),
+        "priority": settings.priority,
         "budgets": [told_budget(one) for one in settings.budgets],
         "provider_caps": {provider: told_budget(one) for provider, one in settings.provider_caps.items()},
     }

@@ -25,7 +25,7 @@ async def converse(
     """Answers one request, or raises GatewayError."""
     key = authenticate(router.access(), asked)
     record.tenant, record.key_id = key.tenant, key.public_id
-    timeout_s, priority, once = None, PRIORITIES[0], None
+    timeout_s, priority, once = None, key.priority or PRIORITIES[0], None
     if not asked.plain:
         record.no_store, timeout_s = asked.no_store, asked.timeout_s
         asked.check_priority()

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING
 
 from n4n.cli import values
 from n4n.cli.budget_rules import budget_fields, given_budgets, gives_budgets, offer_budgets
+from n4n.cli.limit_rules import LIMITS, given_limits, offer_limits
 from n4n.cli.output import iso
 
 if TYPE_CHECKING:
     from n4n.runtime.control_client import BudgetInfo, KeyInfo
 
-LIMITS = {
-    "rpm": "requests per minute",
-    "tpm": "tokens per minute",
-    "burst": "requests at once, instead of a minute's",
-    "concurrency": "requests running at the same time",
-}
 Rules = dict[str, object]  # by the names of the wire: limits, budgets, directives, …
 
 
@@ -29,8 +24,7 @@ def offer_rules(parser: ArgumentParser, *, clearing: bool) -> None:
         return values.or_none(read) if clearing else read
 
     also = "; none: no limit" if clearing else ""
-    for name, meaning in LIMITS.items():
-        parser.add_argument(f"--{name}", type=reader(values.count), metavar="N", default=..., help=f"{meaning}{also}")
+    offer_limits(parser, reader, also)
     offer_budgets(parser, reader, "; none takes them away" if clearing else "")
     _offer_list(parser, "--directive", reader(values.directive), "KEY=VALUE", "binds every request of this key")
     _offer_list(parser, "--require-directive", reader(values.directive_name), "KEY", "a directive every request must carry, such as region")
@@ -47,12 +41,7 @@ def given_rules(args: Namespace, limits_now: Mapping[str, int], budgets_now: Seq
 
     Limits are one rule to the control plane, and so are budgets: those that no flag names are carried over from what is now.
     """
-    rules: Rules = {}
-    touched: list[str] = []
-    limits = {name: getattr(args, name) for name in LIMITS if getattr(args, name) is not ...}
-    if limits:
-        touched.append("limits")
-        rules["limits"] = {name: value for name, value in {**limits_now, **limits}.items() if value is not None}
+    rules, touched = given_limits(args, limits_now)
     if gives_budgets(args):
         touched.append("budgets")
         rules["budgets"] = given_budgets(args, budgets_now)
@@ -73,6 +62,7 @@ def key_row(info: KeyInfo) -> dict[str, object]:
         "tenant": info.tenant,
         "state": info.state,
         **{name: info.limits.get(name) for name in LIMITS},
+        "priority": info.priority,
         **budget_fields(info.budgets),
         "directives": list(info.directives),
         "require_directives": list(info.require_directives),

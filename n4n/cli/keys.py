@@ -11,7 +11,7 @@ from n4n.cli import values
 from n4n.cli.budget_rules import STANDING_COLUMNS, standing_row
 from n4n.cli.calls import ask, offer_author
 from n4n.cli.instance import offer_instance
-from n4n.cli.key_rules import LIMITS, given_rules, key_row, offer_rules
+from n4n.cli.key_rules import given_rules, key_row, offer_rules
 from n4n.cli.output import Refused, note, offer_json, print_fields, print_rows
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core import schema
@@ -110,8 +110,7 @@ def run_update(args: Namespace) -> int:
     if not given_rules(args, {})[1]:
         raise Refused("name a rule to change, such as --rpm 600; see `n4n key update -h`")
     now = ask(args, "fetching the key", lambda client: client.show_key(args.public_id))
-    limits = {name: value for name, value in key_row(now).items() if name in LIMITS and isinstance(value, int)}
-    rules, touched = given_rules(args, limits, now.budgets)
+    rules, touched = given_rules(args, now.limits, now.budgets)
     changed = ask(args, "changing the key", lambda client: client.update_key(args.public_id, rules, touched, author=args.author))
     _warn_of_models(args, rules)
     return _show(changed, args.output)

@@ -18,14 +18,17 @@ from n4n.cli.budget_rules import (
 )
 from n4n.cli.calls import ask, offer_author
 from n4n.cli.instance import offer_instance
+from n4n.cli.limit_rules import LIMITS, given_limits, offer_limits
 from n4n.cli.output import Refused, iso, offer_json, print_fields, print_rows
 from n4n.cli.parser import Commands, Parser, example
 
 if TYPE_CHECKING:
     from n4n.runtime.control_client import BudgetInfo, TenantInfo
 
-COLUMNS = {"tenant": "TENANT", "keys": "KEYS", "budgets": "BUDGETS", "provider_caps": "PROVIDER CAPS", "created_at": "CREATED (UTC)"}
-Rules = dict[str, object]
+COLUMNS = {
+    "tenant": "TENANT", "keys": "KEYS", "rpm": "RPM", "tpm": "TPM", "concurrency": "CONCURRENCY", "budgets": "BUDGETS",
+    "provider_caps": "PROVIDER CAPS", "created_at": "CREATED (UTC)",
+}  # fmt: skip
 
 
 def add(commands: Commands) -> None:
@@ -36,9 +39,10 @@ def add(commands: Commands) -> None:
     show = group.add("show", about="one tenant, and how its budgets stand", epilog=example("n4n tenant show acme"))
     show.add_argument("tenant", type=values.name, metavar="NAME")
     _offer_reading(show, run_show)
-    line = "n4n tenant update acme --budget-usd 1000/month --provider-cap openai=600/month"
+    line = "n4n tenant update acme --rpm 6000 --budget-usd 1000/month --provider-cap openai=600/month"
     update = group.add("update", about="change the rules that are named; a tenant that is new is made", epilog=example(line))
     update.add_argument("tenant", type=values.name, metavar="NAME")
+    offer_limits(update, values.or_none, " of all its keys together; none: no limit")
     offer_budgets(update, values.or_none, "; none takes them away")
     update.add_argument(
         "--provider-cap", action="append", type=values.provider_cap, metavar="PROVIDER=USD/WINDOW",
@@ -79,11 +83,10 @@ def run_show(args: Namespace) -> int:
 def run_update(args: Namespace) -> int:
     """`n4n tenant update`"""
     touches = gives_budgets(args)
-    if not touches and args.provider_cap is None:
-        raise Refused("name a rule to change, such as --budget-usd 1000/month; see `n4n tenant update -h`")
+    if not touches and args.provider_cap is None and not given_limits(args, {})[1]:
+        raise Refused("name a rule to change, such as --rpm 6000 or --budget-usd 1000/month; see `n4n tenant update -h`")
     now = next((one for one in ask(args, "fetching the tenants", lambda client: client.list_tenants()) if one.name == args.tenant), None)
-    rules: Rules = {}
-    fields: list[str] = []
+    rules, fields = given_limits(args, now.limits if now else {})
     if touches:
         rules["budgets"] = given_budgets(args, now.budgets if now else ())
         fields.append("budgets")
@@ -117,6 +120,8 @@ def tenant_row(info: TenantInfo) -> dict[str, object]:
     return {
         "tenant": info.name,
         "keys": info.keys,
+        **{name: info.limits.get(name) for name in LIMITS},
+        "priority": info.priority,
         **budget_fields(info.budgets),
         "provider_caps": [told(provider, one) for provider, one in sorted(info.provider_caps.items())],
         "created_at": iso(info.created_at_ms),

@@ -14,6 +14,7 @@ from n4n.core.access import split_key
 from n4n.core.budgets import CALENDAR, MOST_TOKENS, MOST_USD, is_window, pico_of
 from n4n.core.directives import KEYS, parse
 from n4n.core.errors import InvalidDirective
+from n4n.core.limits.subjects import Priority
 
 T = TypeVar("T")
 NONE = "none"  # as a value of `key update`: take the rule away
@@ -48,6 +49,13 @@ def count(text: str) -> int:
     if found is not None and 1 <= found <= 10**12:
         return found
     raise ArgumentTypeError(f"{text!r} is not a count: write a whole number, 1 or more, such as 600 or 200k")
+
+
+def priority(text: str) -> str:
+    """How requests compete for what is short."""
+    if text in tuple(Priority):
+        return text
+    raise ArgumentTypeError(f"{text[:40]!r} is not a priority: write {', '.join(Priority)}")
 
 
 def number(text: str) -> int:

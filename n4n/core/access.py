@@ -44,10 +44,18 @@ class Tenant:
     name: str
     budgets: tuple[Budget, ...] = ()
     provider_caps: Mapping[str, Budget] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    priority: str | None = None
 
     def lent(self, key: Key) -> Key:
         """A key of this tenant, with what holds for all of them."""
-        return replace(key, tenant_budgets=self.budgets, provider_caps=self.provider_caps)
+        return replace(
+            key,
+            tenant_budgets=self.budgets,
+            provider_caps=self.provider_caps,
+            tenant_limits=self.limits,
+            priority=key.priority or self.priority,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def _by_class(value: object, path: str, problems: Problems) -> object:
 
 _LIMITS = schema.table(
     {"scope": Field(schema.choice("per_model", "shared"))}
-    | {name: Field(_positive) for name in ("rpm", "tpm", "concurrency", "streams", "burst")}
+    | {name: Field(_positive) for name in ("rpm", "tpm", "rpd", "tpd", "concurrency", "streams", "burst")}
 )
 _part = schema.number(0, 1)
 _HEALTH = schema.table(

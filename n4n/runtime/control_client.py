@@ -129,6 +129,8 @@ class TenantInfo:
     author: str
     access_version: int
     keys: int
+    limits: Mapping[str, int] = field(default_factory=dict)
+    priority: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,7 @@ class KeyInfo:
     require_directives: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     expires_at_ms: int | None = None
+    priority: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,6 +480,7 @@ def _key(told: access_pb2.KeyInfo) -> KeyInfo:
         require_directives=tuple(rules.require_directives),
         models=tuple(rules.models),
         expires_at_ms=rules.expires_at_ms if rules.HasField("expires_at_ms") else None,
+        priority=rules.priority if rules.HasField("priority") else None,
     )
 
 
@@ -508,6 +512,8 @@ def _tenant(told: access_pb2.TenantInfo) -> TenantInfo:
         author=told.author,
         access_version=told.access_version,
         keys=told.keys,
+        limits=limits_of(told.settings.limits),
+        priority=told.settings.priority if told.settings.HasField("priority") else None,
     )
 
 

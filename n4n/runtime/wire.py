@@ -22,6 +22,7 @@ from n4n.core.discovery import Heads, Held, Nack, Part, ResourceId, Unreadable
 from n4n.core.discovery import Resources as Resources
 from n4n.core.document import KINDS, Document, Table, canonical_json, parse_document, read_entry
 from n4n.core.errors import CatalogRefused, Problem
+from n4n.core.limits.subjects import Priority
 from n4n.core.schema import Problems
 from n4n.v1 import discovery_pb2, types_pb2, usage_pb2
 
@@ -201,6 +202,8 @@ def encode_key(key: Key) -> bytes:
         message.expires_at_ms = round(key.expires_at * 1000)
     for name, value in key.limits.items():
         setattr(message.limits, name, value)
+    if key.priority is not None:
+        message.priority = key.priority
     if key.previous_sha256 is not None and key.previous_expires_at is not None:
         message.previous_sha256 = key.previous_sha256
         message.previous_expires_at_ms = round(key.previous_expires_at * 1000)
@@ -213,6 +216,10 @@ def encode_tenant(tenant: Tenant) -> bytes:
     message = types_pb2.Tenant(budgets=map(_budget_message, tenant.budgets))
     for provider, cap in tenant.provider_caps.items():
         message.provider_caps[provider].CopyFrom(_budget_message(cap))
+    for name, value in tenant.limits.items():
+        setattr(message.limits, name, value)
+    if tenant.priority is not None:
+        message.priority = tenant.priority
     return message.SerializeToString(deterministic=True)
 
 
@@ -299,7 +306,8 @@ def _key(public_id: str, body: bytes) -> Key:
         directives=tuple(message.directives),
         require_directives=tuple(message.require_directives),
         models=frozenset(message.models),
-        limits={field.name: getattr(message.limits, field.name) for field, _ in message.limits.ListFields() if field.name != "scope"},
+        limits=_limits(message.limits),
+        priority=_priority(message, f"keys.{public_id}"),
         previous_sha256=message.previous_sha256 if rotated else None,
         previous_expires_at=message.previous_expires_at_ms / 1000 if rotated else None,
         budgets=tuple(_budget(one, f"keys.{public_id}.budgets") for one in message.budgets),
@@ -316,7 +324,21 @@ def _tenant(name: str, body: bytes) -> Tenant:
         name=name,
         budgets=tuple(_budget(one, f"tenants.{name}.budgets") for one in message.budgets),
         provider_caps={provider: _budget(one, f"tenants.{name}.provider_caps") for provider, one in message.provider_caps.items()},
+        limits=_limits(message.limits),
+        priority=_priority(message, f"tenants.{name}"),
     )
+
+
+def _limits(told: types_pb2.Limits) -> dict[str, int]:
+    return {described.name: value for described, value in told.ListFields() if described.name != "scope"}
+
+
+def _priority(told: types_pb2.Key | types_pb2.Tenant, path: str) -> str | None:
+    if not told.HasField("priority"):
+        return None
+    if told.priority not in tuple(Priority):
+        raise CatalogRefused([Problem(f"{path}.priority", f"must be one of {', '.join(Priority)}")])
+    return told.priority
 
 
 def _budget(told: types_pb2.Budget, path: str) -> Budget:

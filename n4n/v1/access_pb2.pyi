@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class KeySettings(_message.Message):
-    __slots__ = ("limits", "directives", "require_directives", "models", "expires_at_ms", "budgets", "require_pricing", "tags")
+    __slots__ = ("limits", "directives", "require_directives", "models", "expires_at_ms", "budgets", "priority", "require_pricing", "tags")
     class TagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,7 @@ class KeySettings(_message.Message):
     MODELS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
     BUDGETS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_PRICING_FIELD_NUMBER: _ClassVar[int]
     TAGS_FIELD_NUMBER: _ClassVar[int]
     limits: _types_pb2.Limits
@@ -30,9 +31,10 @@ class KeySettings(_message.Message):
     models: _containers.RepeatedScalarFieldContainer[str]
     expires_at_ms: int
     budgets: _containers.RepeatedCompositeFieldContainer[_types_pb2.Budget]
+    priority: str
     require_pricing: bool
     tags: _containers.ScalarMap[str, str]
-    def __init__(self, limits: _Optional[_Union[_types_pb2.Limits, _Mapping]] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., expires_at_ms: _Optional[int] = ..., budgets: _Optional[_Iterable[_Union[_types_pb2.Budget, _Mapping]]] = ..., require_pricing: _Optional[bool] = ..., tags: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, limits: _Optional[_Union[_types_pb2.Limits, _Mapping]] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., expires_at_ms: _Optional[int] = ..., budgets: _Optional[_Iterable[_Union[_types_pb2.Budget, _Mapping]]] = ..., priority: _Optional[str] = ..., require_pricing: _Optional[bool] = ..., tags: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class KeyInfo(_message.Message):
     __slots__ = ("public_id", "tenant", "settings", "state", "created_at_ms", "revoked_at_ms", "author", "access_version")

@@ -86,20 +86,24 @@ class Provider(_message.Message):
     def __init__(self, dialect: _Optional[str] = ..., base_url: _Optional[str] = ..., allow_private: _Optional[bool] = ..., headers: _Optional[_Mapping[str, str]] = ..., vars: _Optional[_Mapping[str, str]] = ..., quirks: _Optional[_Iterable[str]] = ..., probe_budget_usd_per_day: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("scope", "rpm", "tpm", "concurrency", "streams", "burst")
+    __slots__ = ("scope", "rpm", "tpm", "concurrency", "streams", "burst", "rpd", "tpd")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     RPM_FIELD_NUMBER: _ClassVar[int]
     TPM_FIELD_NUMBER: _ClassVar[int]
     CONCURRENCY_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     BURST_FIELD_NUMBER: _ClassVar[int]
+    RPD_FIELD_NUMBER: _ClassVar[int]
+    TPD_FIELD_NUMBER: _ClassVar[int]
     scope: str
     rpm: int
     tpm: int
     concurrency: int
     streams: int
     burst: int
-    def __init__(self, scope: _Optional[str] = ..., rpm: _Optional[int] = ..., tpm: _Optional[int] = ..., concurrency: _Optional[int] = ..., streams: _Optional[int] = ..., burst: _Optional[int] = ...) -> None: ...
+    rpd: int
+    tpd: int
+    def __init__(self, scope: _Optional[str] = ..., rpm: _Optional[int] = ..., tpm: _Optional[int] = ..., concurrency: _Optional[int] = ..., streams: _Optional[int] = ..., burst: _Optional[int] = ..., rpd: _Optional[int] = ..., tpd: _Optional[int] = ...) -> None: ...
 
 class Account(_message.Message):
     __slots__ = ("provider", "credential", "limits", "daily_token_budget", "balance")
@@ -418,7 +422,7 @@ class Budget(_message.Message):
     def __init__(self, usd: _Optional[str] = ..., tokens: _Optional[int] = ..., window: _Optional[str] = ..., soft: _Optional[bool] = ..., since_ms: _Optional[int] = ...) -> None: ...
 
 class Tenant(_message.Message):
-    __slots__ = ("disabled", "budgets", "provider_caps")
+    __slots__ = ("disabled", "limits", "priority", "budgets", "provider_caps")
     class ProviderCapsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -427,15 +431,19 @@ class Tenant(_message.Message):
         value: Budget
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Budget, _Mapping]] = ...) -> None: ...
     DISABLED_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     BUDGETS_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_CAPS_FIELD_NUMBER: _ClassVar[int]
     disabled: bool
+    limits: Limits
+    priority: str
     budgets: _containers.RepeatedCompositeFieldContainer[Budget]
     provider_caps: _containers.MessageMap[str, Budget]
-    def __init__(self, disabled: _Optional[bool] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., provider_caps: _Optional[_Mapping[str, Budget]] = ...) -> None: ...
+    def __init__(self, disabled: _Optional[bool] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., priority: _Optional[str] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., provider_caps: _Optional[_Mapping[str, Budget]] = ...) -> None: ...
 
 class Key(_message.Message):
-    __slots__ = ("tenant", "secret_sha256", "expires_at_ms", "directives", "require_directives", "models", "limits", "budgets", "previous_sha256", "previous_expires_at_ms", "require_pricing", "tags")
+    __slots__ = ("tenant", "secret_sha256", "expires_at_ms", "directives", "require_directives", "models", "limits", "priority", "budgets", "previous_sha256", "previous_expires_at_ms", "require_pricing", "tags")
     class TagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -450,6 +458,7 @@ class Key(_message.Message):
     REQUIRE_DIRECTIVES_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     BUDGETS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_SHA256_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -462,9 +471,10 @@ class Key(_message.Message):
     require_directives: _containers.RepeatedScalarFieldContainer[str]
     models: _containers.RepeatedScalarFieldContainer[str]
     limits: Limits
+    priority: str
     budgets: _containers.RepeatedCompositeFieldContainer[Budget]
     previous_sha256: bytes
     previous_expires_at_ms: int
     require_pricing: bool
     tags: _containers.ScalarMap[str, str]
-    def __init__(self, tenant: _Optional[str] = ..., secret_sha256: _Optional[bytes] = ..., expires_at_ms: _Optional[int] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., previous_sha256: _Optional[bytes] = ..., previous_expires_at_ms: _Optional[int] = ..., require_pricing: _Optional[bool] = ..., tags: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, tenant: _Optional[str] = ..., secret_sha256: _Optional[bytes] = ..., expires_at_ms: _Optional[int] = ..., directives: _Optional[_Iterable[str]] = ..., require_directives: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., priority: _Optional[str] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., previous_sha256: _Optional[bytes] = ..., previous_expires_at_ms: _Optional[int] = ..., require_pricing: _Optional[bool] = ..., tags: _Optional[_Mapping[str, str]] = ...) -> None: ...

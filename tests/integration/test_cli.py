@@ -194,6 +194,10 @@ def test_budgets_of_keys_and_tenants_are_given_shown_and_taken_away(machine: Mac
     assert [(row["key"], row["provider"], row["budget"]) for row in listed] == [
         (None, None, "usd/month"), (None, "openai", "usd/month"), (public_id, None, "tokens/day"),
     ]  # fmt: skip
+    limited = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--rpm", "6k", "--priority", "background", "-o", "json"))
+    assert (limited["rpm"], limited["tpm"], limited["priority"], limited["budgets"]) == (6000, None, "background", ["1000 USD/month"])
+    limited = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--tpd", "1m", "--priority", "none", "-o", "json"))
+    assert (limited["rpm"], limited["tpd"], limited["priority"]) == (6000, 1_000_000, None)
     taken = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--provider-cap", "openai=none", "-o", "json"))
     assert (taken["budgets"], taken["provider_caps"]) == (["1000 USD/month"], [])
     assert "resets" in machine.n4n("tenant", "show", "gamma").stdout.lower()

@@ -220,6 +220,7 @@ def test_rules_go_by_the_names_of_the_wire() -> None:
         "models",
         "expires_at_ms",
         "budgets",
+        "priority",
         "require_pricing",
         "tags",
     ]

@@ -156,6 +156,27 @@ async def test_a_tenant_s_rules_reach_routers_with_all_its_keys(postgres_url: st
         assert not (await held_keys(watcher)).keys[made.key.public_id].tenant_budgets
 
 
+async def test_limits_and_the_usual_priority_of_a_tenant_reach_routers_with_its_keys(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, a_watcher(plane.port) as watcher:
+        own = await create(plane, tenant="acme", limits=types_pb2.Limits(rpm=5, rpd=100), priority="interactive")
+        plain = await create(plane, tenant="acme")
+        rules = access_pb2.TenantSettings(limits=types_pb2.Limits(rpm=600, tpd=10**9, streams=4), priority="background")
+        request = access_pb2.UpdateTenantRequest(name="acme", settings=rules, fields=["limits", "priority"])
+        info = await plane.access.UpdateTenant(request, metadata=plane.token)
+        assert (info.settings.limits.tpd, info.settings.priority) == (10**9, "background")
+        keys = (await held_keys(watcher)).keys
+        while not keys or not keys[own.key.public_id].tenant_limits:
+            keys = (await held_keys(watcher)).keys
+        first, second = keys[own.key.public_id], keys[plain.key.public_id]
+        assert first.limits == {"rpm": 5, "rpd": 100} and (first.priority, second.priority) == ("interactive", "background")
+        assert first.tenant_limits == second.tenant_limits == {"rpm": 600, "tpd": 10**9, "streams": 4}
+        for bad in (access_pb2.TenantSettings(priority="urgent"), access_pb2.TenantSettings(limits=types_pb2.Limits(rpm=0))):
+            wrong = access_pb2.UpdateTenantRequest(name="acme", settings=bad, fields=["limits", "priority"])
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await plane.access.UpdateTenant(wrong, metadata=plane.token)
+            assert detail(refused.value).code == "invalid_request"
+
+
 async def test_a_revoked_key_is_gone_for_good_and_revoking_again_changes_nothing(postgres_url: str) -> None:
     async with a_plane(postgres_url) as plane:
         made = await create(plane)

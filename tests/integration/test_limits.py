@@ -75,6 +75,29 @@ async def test_a_key_has_its_requests_and_is_told_how_many_are_left(server: Valk
         assert len(upstream.calls) == 2
 
 
+async def test_all_keys_of_a_tenant_share_its_limits_and_the_refusal_says_so(server: ValkeyServer) -> None:
+    async with ScriptedUpstream() as upstream, routers_of(server, document(upstream.base_url), 2, rpm=60) as routers:
+        for number, router in enumerate(routers):
+            router.use_key(public_id=f"key{number:09}", tenant_limits={"rpm": 6, "burst": 4})
+        answered = [await asked(routers[n % 2]) for n in range(6)]
+        assert [status for status, _, _ in answered] == [200] * 4 + [429] * 2
+        assert "this tenant may use 6 requests per minute" in answered[4][2]
+        assert answered[4][1]["x-ratelimit-remaining-requests"] == "58"  # of the key's own, of which the refusal took none
+        routers[0].use_key(limits={}, tenant_limits={"rpm": 12, "burst": 6})
+        told = await asked(routers[0])
+        assert (told[0], told[1]["x-ratelimit-limit-requests"], told[1]["x-ratelimit-remaining-requests"]) == (200, "12", "1")
+
+
+async def test_the_priority_of_a_key_is_that_of_its_requests_that_name_none(server: ValkeyServer) -> None:
+    async with ScriptedUpstream() as upstream:
+        patient = {"x-n4n-timeout-ms": "300"}
+        async with routers_of(server, document(upstream.base_url, limits={"rpm": 10})) as (router,):
+            router.use_key(priority="background")
+            statuses = [(await asked(router, headers=patient))[0] for _ in range(9)]
+            assert statuses == [200] * 8 + [429]
+            assert (await asked(router, headers={**patient, "x-n4n-priority": "interactive"}))[0] == 200
+
+
 async def test_one_limit_holds_whichever_router_is_asked(server: ValkeyServer) -> None:
     async with ScriptedUpstream() as upstream, routers_of(server, document(upstream.base_url), 3, rpm=6, burst=20) as routers:
         answered = await asyncio.gather(*(asked(routers[n % 3]) for n in range(60)))

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import SimpleNamespace
 
@@ -96,11 +96,12 @@ class RunningRouter:
     state: SimpleNamespace
     web: Web
     _read_fd: int
+    key: str = KEY
     once: Mapping[str, int] = field(default_factory=dict)  # what became of requests with an idempotency key
 
     def headers(self, **more: str) -> dict[str, str]:
         """A valid key, and more headers with _ written as -."""
-        return {"authorization": f"Bearer {KEY}", **{name.replace("_", "-"): value for name, value in more.items()}}
+        return {"authorization": f"Bearer {self.key}", **{name.replace("_", "-"): value for name, value in more.items()}}
 
     def chat(self, body: Mapping[str, Json] | None = None, /, headers: Mapping[str, str] | None = None, **fields: Json) -> object:
         """POST /v1/chat/completions; use with `async with`."""
@@ -129,6 +130,13 @@ class RunningRouter:
                 lines += self.log()
                 await asyncio.sleep(0.005)
         return lines
+
+    def use_key(self, public_id: str = "testtesttest", **fields: Json) -> None:
+        """Gives the one key other rules, and perhaps another id, as a push does."""
+        (only,) = self.state.access.keys.values()
+        after = replace(only, public_id=public_id, **fields)  # type: ignore[arg-type]
+        self.state.access = AccessSnapshot(self.state.access.version + 1, "a2", {public_id: after})
+        self.key = f"sk-n4n-{public_id}-{SECRET}"
 
     def use(self, document: Mapping[str, Json], version: int) -> None:
         """Swaps the catalog, as a push does."""
