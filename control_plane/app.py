@@ -23,6 +23,7 @@ from control_plane.repository import Repository
 from control_plane.roster import Roster
 from control_plane.schema import DatabaseAway, engine_url, migrate
 from control_plane.service.access import Access
+from control_plane.service.audit import Audit
 from control_plane.service.catalog import Catalog
 from control_plane.service.discovery import Discovery
 from control_plane.service.fleet import Fleet
@@ -69,6 +70,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
             services = (
                 Catalog(repository, publisher),
                 Access(repository, publisher, ledger.reading, _now),
+                Audit(repository),
                 Fleet(repository, publisher, roster, _Pinger(store).ask, _now),
                 Discovery(publisher, roster, heartbeat_s=heartbeat_s),
                 Usage(ledger),

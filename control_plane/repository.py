@@ -16,14 +16,15 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from control_plane.access import AccessState, KeyRecord
+from control_plane import audit
+from control_plane.access import AccessState, KeyRecord, settings_as_told
 from control_plane.refusals import NotFound, VersionConflict
 from control_plane.rows import catalog_row, change_of, held_by_key, held_by_tenant, info_of, key_of, key_row, tenant_of, tenant_row
 from control_plane.schema import DatabaseAway, engine_url, one_line
 from control_plane.spending import Held
 from control_plane.stored import StoredCatalog
 from control_plane.tables import access_versions, catalog_versions, heads, keys, nodes, tenants
-from control_plane.tenants import TenantRecord, TenantSettings
+from control_plane.tenants import TenantRecord, TenantSettings, tenant_settings_as_told
 from control_plane.versions import NOTHING, Content, Draft, Version, VersionInfo, conflict_line, document_from
 
 CHANNEL: Final = "n4n_heads"
@@ -141,8 +142,12 @@ class Repository:
             await _expect(connection, head.info.version, expect)
             return head, await asyncio.to_thread(decide, head)
 
-    async def commit_catalog(self, decide: Callable[[Version], Draft | None], expect: int | None) -> tuple[Version, bool]:
+    async def commit_catalog(
+        self, decide: Callable[[Version], Draft | None], expect: int | None, action: str = "apply", endpoint: str = ""
+    ) -> tuple[Version, bool]:
         """Commits what `decide` makes of the head, as the next version; (head, False) when it finds nothing to change.
+
+        `action` and `endpoint`, where it is one endpoint's state that changes, are for the audit trail.
 
         Serialised by a lock on the head's row; the doorbell rings when the transaction commits.
         """
@@ -156,6 +161,9 @@ class Repository:
             now = await _advance(connection, "catalog", number + 1)
             info = VersionInfo(number + 1, draft.author, now, draft.message, draft.checksum, draft.endpoints, len(draft.changes))
             await connection.execute(insert(catalog_versions).values(await asyncio.to_thread(catalog_row, info, draft)))
+            before, after = audit.changed_paths(draft.changes)
+            kind, name = ("endpoint", endpoint) if endpoint else ("catalog", f"version {number + 1}")
+            await audit.note(connection, audit.Entry(action, kind, name, draft.author, before, after), now)
             return Version(info, draft.content, draft.changes), True
 
     # -- access ----------------------------------------------------------------------------------------------------
@@ -213,6 +221,8 @@ class Repository:
             record = replace(record, created_at=now, access_version=number)
             await connection.execute(insert(keys).values(key_row(record)))
             await _note_access(connection, number, record.author, now, f"create {record.public_id} for {record.tenant}")
+            entry = audit.Entry("create", "key", record.public_id, record.author, None, _rules(record))
+            await audit.note(connection, entry, now)
             return record
 
     async def change_key(self, public_id: str, author: str, what: str, edit: Callable[[KeyRecord], KeyRecord | None]) -> KeyRecord:
@@ -227,6 +237,7 @@ class Repository:
             now = await _advance(connection, "access", number)
             await connection.execute(update(keys).where(keys.c.public_id == public_id).values(key_row(after)))
             await _note_access(connection, number, author, now, f"{what} {public_id}")
+            await audit.note(connection, audit.Entry(what, "key", public_id, author, *audit.differing(_rules(before), _rules(after))), now)
             return after
 
     async def list_tenants(self) -> list[TenantRecord]:
@@ -258,6 +269,9 @@ class Repository:
             changed = {column: written.excluded[column] for column in tenant_row(after) if column not in ("name", "author", "created_at")}
             await connection.execute(written.on_conflict_do_update(index_elements=["name"], set_=changed))
             await _note_access(connection, number, author, now, f"update tenant {name}")
+            was, told = audit.differing(*(tenant_settings_as_told(one.settings) for one in (before, after)))
+            entry = audit.Entry("update" if row is not None else "create", "tenant", name, author, was if row is not None else None, told)
+            await audit.note(connection, entry, now)
             return after
 
     async def budgeted(self, tenant: str = "", public_id: str = "") -> list[Held]:
@@ -273,6 +287,13 @@ class Repository:
             found = (await connection.execute(owners.order_by(tenants.c.name))).all()
             held = (await connection.execute(whose.order_by(keys.c.tenant, keys.c.public_id))).all()
         return [one for row in found for one in held_by_tenant(row)] + [one for row in held for one in held_by_key(row)]
+
+    # -- audit -----------------------------------------------------------------------------------------------------
+
+    async def audited(self, wanted: audit.Wanted) -> list[audit.Entry]:
+        """Who changed what, newest first."""
+        async with self._transaction() as connection:
+            return [audit.entry_of(row) for row in await connection.execute(audit.query(wanted))]
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -362,6 +383,14 @@ def _touched(since: Head, until: datetime) -> ColumnElement[bool]:
 async def _note_access(connection: AsyncConnection, version: int, author: str, now: datetime, change: str) -> None:
     row = {"version": version, "author": author, "committed_at": now, "change": change}
     await connection.execute(insert(access_versions).values(row))
+
+
+def _rules(record: KeyRecord) -> dict[str, object]:
+    """What the audit trail tells of a key: its rules, and whether it has a former secret, never one of its digests."""
+    told = {"tenant": record.tenant, "state": "active" if record.revoked_at is None else "revoked", **settings_as_told(record.settings)}
+    if record.previous_expires_at is not None:
+        told["former_secret_until"] = record.previous_expires_at.isoformat()
+    return told
 
 
 async def _one_key(connection: AsyncConnection, query: Select[*tuple[object, ...]], public_id: str) -> KeyRecord:

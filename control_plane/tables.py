@@ -13,6 +13,7 @@ from sqlalchemy import (
     DateTime,
     Double,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -86,6 +87,22 @@ keys = Table(
     Column("revoked_at", DateTime(timezone=True)),
     Column("access_version", BigInteger, nullable=False, index=True),  # the version that last touched this key
     CheckConstraint("octet_length(secret_sha256) = 32", name="keys_secret_is_a_sha256"),
+)
+
+# Written with the change itself. Triggers refuse to alter or delete an entry.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False, index=True),
+    Column("author", Text, nullable=False),  # as the caller said
+    Column("source", Text, nullable=False),  # the caller's address
+    Column("action", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # catalog, endpoint, key, tenant, budget
+    Column("name", Text, nullable=False),
+    Column("before", JSONB(none_as_null=True)),
+    Column("after", JSONB(none_as_null=True)),
+    Index("audit_of_a_thing", "kind", "name"),
 )
 
 access_versions = Table(

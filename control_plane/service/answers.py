@@ -11,6 +11,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 
+from control_plane.audit import SOURCE
 from control_plane.refusals import InvalidRequest, Refused
 from control_plane.schema import DatabaseAway
 from n4n.v1 import catalog_pb2
@@ -37,7 +38,8 @@ _MAX_AUTHOR = 200
 
 @asynccontextmanager
 async def answering(context: Context) -> AsyncIterator[None]:
-    """Turns refusals inside it into the call's status."""
+    """Turns refusals inside it into the call's status; changes inside it are audited as from the caller's address."""
+    SOURCE.set(context.peer())
     try:
         yield
     except Refused as refused:

@@ -67,17 +67,22 @@ class Catalog:
             old = await self._repository.catalog(_version(request.version))
             expect = _expected(request)
             return await self._commit(
-                lambda head: roll_back(head, old, author=author, message=message, allow_shrink=request.allow_shrink), expect
+                lambda head: roll_back(head, old, author=author, message=message, allow_shrink=request.allow_shrink), expect, "rollback"
             )
 
     async def SetEndpointState(self, request: catalog_pb2.SetEndpointStateRequest, context: Context) -> catalog_pb2.ApplyReply:
         """Drains, disables or enables an endpoint: the same document, another state beside it."""
         async with answering(context):
             author, message = author_of(request.author), message_of(request.message)
-            return await self._commit(lambda head: set_state(head, request.endpoint, request.state, author=author, message=message), None)
+            endpoint, state = request.endpoint, request.state
+            return await self._commit(
+                lambda head: set_state(head, endpoint, state, author=author, message=message), None, f"set {state}", endpoint
+            )
 
-    async def _commit(self, decide: Callable[[Version], Draft | None], expect: int | None) -> catalog_pb2.ApplyReply:
-        version, committed = await self._repository.commit_catalog(decide, expect)
+    async def _commit(
+        self, decide: Callable[[Version], Draft | None], expect: int | None, action: str = "apply", endpoint: str = ""
+    ) -> catalog_pb2.ApplyReply:
+        version, committed = await self._repository.commit_catalog(decide, expect, action, endpoint)
         if not committed:
             return catalog_pb2.ApplyReply(version=_info(version.info), unchanged=True)
         self._publisher.ring()

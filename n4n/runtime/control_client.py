@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError, Message
 from n4n.core.errors import Problem, StartFailed
 from n4n.runtime.control_link import open_channel
 from n4n.runtime.tls import NO_TLS, TlsFiles
-from n4n.v1 import access_pb2, catalog_pb2, fleet_pb2, types_pb2, usage_pb2
+from n4n.v1 import access_pb2, audit_pb2, catalog_pb2, fleet_pb2, types_pb2, usage_pb2
 
 ERROR_DETAIL = "n4n-error-bin"
 CALL_S = 15.0
@@ -212,6 +212,21 @@ class UsageTotal:
     cost_usd: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One change. `before_json` and `after_json`: what differs, as JSON objects; empty: the thing was not there."""
+
+    id: int
+    at_ms: int
+    author: str
+    source: str
+    action: str
+    kind: str
+    name: str
+    before_json: str
+    after_json: str
+
+
 class ControlClient:
     """An async context manager; every call raises ControlRefused and nothing else. `targets`: host:port each."""
 
@@ -366,6 +381,16 @@ class ControlClient:
         """Sums by tenant, key, model, provider, endpoint or day, of the attempts that began in this span (Unix ms)."""
         request = usage_pb2.UsageQuery(by=by, since_ms=since_ms, until_ms=until_ms)
         return tuple(map(_total, (await self._ask("Usage/Query", request, usage_pb2.UsageReply)).rows))
+
+    # Audit.
+
+    async def audit(
+        self, since_ms: int, *, until_ms: int | None = None, author: str = "", kind: str = "", name: str = "", limit: int = 0
+    ) -> tuple[AuditEntry, ...]:
+        """Who changed what in this span (Unix ms), newest first; empty text: all."""
+        request = audit_pb2.AuditQuery(since_ms=since_ms, until_ms=until_ms, author=author, kind=kind, name=name, limit=limit)
+        entries = (await self._ask("Audit/Query", request, audit_pb2.AuditReply)).entries
+        return tuple(AuditEntry(*(getattr(entry, field.name) for field in fields(AuditEntry))) for entry in entries)
 
     # The wire.
 

@@ -60,6 +60,10 @@ ROWS: dict[str, tuple[str, ...]] = {
         'UPDATE tenants SET budgets = \'[{"tokens": 9, "window": "30d", "soft": true, "since_ms": 7}]\', access_version = 1',
         "INSERT INTO budget_alerts VALUES ('acme', '', '', 'usd/day', now(), 50, now())",
     ),
+    "0007": (
+        "INSERT INTO audit (at, author, source, action, kind, name, before, after) VALUES (now(), 'ann', 'ipv4:127.0.0.1:1', 'create', "
+        "'key', 'abcdefghijkl', NULL, '{\"tenant\": \"acme\"}')",
+    ),
 }
 
 

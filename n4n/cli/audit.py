@@ -1,0 +1,73 @@
+"""`n4n audit`: who changed the catalog, an endpoint, a key or a tenant, from where, and what it was before."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from n4n.cli import values
+from n4n.cli.calls import ask
+from n4n.cli.instance import offer_instance
+from n4n.cli.output import iso, offer_json, print_rows
+from n4n.cli.parser import Commands, example
+
+if TYPE_CHECKING:
+    from n4n.runtime.control_client import AuditEntry
+
+KINDS = ("catalog", "endpoint", "key", "tenant", "budget")
+COLUMNS = {
+    "at": "AT (UTC)", "author": "AUTHOR", "source": "FROM", "action": "ACTION", "kind": "KIND", "name": "NAME", "before": "BEFORE",
+    "after": "AFTER",
+}  # fmt: skip
+_SHOWN = 60  # characters of a value in a table
+
+
+def add(commands: Commands) -> None:
+    """Adds the command."""
+    more = "Newest first. Secrets are never in it. Entries cannot be altered or deleted."
+    lines = ("n4n audit --since 30d --kind key", "n4n audit --name 2k3h5m7p9r1t -o json")
+    parser = commands.add("audit", about="who changed what, when and from where", more=more, epilog=example(*lines))
+    parser.add_argument("--since", type=values.past, default="7d", metavar="WHEN", help="7d, 12h, or a date (default 7d)")
+    parser.add_argument("--until", type=values.past, metavar="WHEN", help="where it ends, written the same way (default now)")
+    parser.add_argument("--author", default="", help="only changes of this author")
+    parser.add_argument("--kind", choices=KINDS, default="", help="only changes of this kind of thing")
+    parser.add_argument("--name", default="", help="only changes of this endpoint, key (its public id) or tenant")
+    parser.add_argument("--limit", type=values.count, default=1000, metavar="N", help="at most so many, newest first (default 1000)")
+    offer_json(parser)
+    offer_instance(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: Namespace) -> int:
+    """`n4n audit`"""
+    entries = ask(
+        args,
+        "reading the audit trail",
+        lambda client: client.audit(args.since, until_ms=args.until, author=args.author, kind=args.kind, name=args.name, limit=args.limit),
+    )
+    rows = [audit_row(entry) for entry in entries]
+    if args.output == "table":
+        rows = [{**row, "before": _short(row["before"]), "after": _short(row["after"])} for row in rows]
+    print_rows(rows, COLUMNS, args.output, empty="nothing was changed in that time")
+    return 0
+
+
+def audit_row(entry: AuditEntry) -> dict[str, object]:
+    """An entry by its column names."""
+    return {
+        "id": entry.id,
+        "at": iso(entry.at_ms),
+        "author": entry.author,
+        "source": entry.source,
+        "action": entry.action,
+        "kind": entry.kind,
+        "name": entry.name,
+        "before": json.loads(entry.before_json) if entry.before_json else None,
+        "after": json.loads(entry.after_json) if entry.after_json else None,
+    }
+
+
+def _short(facts: object) -> str:
+    told = "" if facts is None else json.dumps(facts, ensure_ascii=False, sort_keys=True)
+    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}…"
