@@ -24,7 +24,8 @@ from control_plane.service.updates import encode_heartbeat
 from n4n.runtime.wire import ACCESS, CATALOG
 from n4n.v1 import discovery_pb2
 
-ROLES = ("data-plane", "prober")
+PROBER = "prober"  # it calls providers and serves nobody: it is given no keys
+ROLES = ("data-plane", PROBER)
 _LAST_WRITE_S = 2.0  # how long a write that has begun may take once the stream is to end
 _LAST_VERSION = 2**63 - 1  # what Postgres can hold
 WatchContext = grpc.aio.ServicerContext[discovery_pb2.WatchRequest, bytes]
@@ -80,10 +81,11 @@ class Discovery:
             hello = _checked_hello(first)
         except InvalidRequest as refused:
             await refuse(context, refused)
-        held: dict[int, Held] = {told.collection: (told.version, told.checksum) for told in hello.held}
+        lines = {CATALOG} if hello.role == PROBER else set(self._publisher.lines)
+        held: dict[int, Held] = {told.collection: (told.version, told.checksum) for told in hello.held if told.collection in lines}
         known = {collection: version for collection, (version, _) in held.items() if not self._is_foreign(collection, held[collection])}
         presence = self._roster.joined(hello.node, hello.role, hello.build, known)
-        links = {collection: Link(held.get(collection, NONE)) for collection in self._publisher.lines}
+        links = {collection: Link(held.get(collection, NONE)) for collection in sorted(lines)}
         stream = Stream(requests, context, presence, links)
         self._publisher.watch(stream.wake)
         try:

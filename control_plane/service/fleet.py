@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import grpc
@@ -18,19 +18,27 @@ from n4n import __version__
 from n4n.v1 import fleet_pb2
 
 _SERVICE = fleet_pb2.DESCRIPTOR.services_by_name["Fleet"]
+PROBER = "prober"  # the role of a node that is given no keys
 _SILENT = timedelta(seconds=15)  # three missed signs of life of the control plane that holds the stream
 
 
 class Fleet:
-    """`redis`: asks the store and answers "ok" or what is wrong."""
+    """`redis`: asks the store and answers "ok" or what is wrong; `findings`: what probers found, by node."""
 
     def __init__(
-        self, repository: Repository, publisher: Publisher, roster: Roster, redis: Callable[[], Awaitable[str]], now: Callable[[], datetime]
+        self,
+        repository: Repository,
+        publisher: Publisher,
+        roster: Roster,
+        redis: Callable[[], Awaitable[str]],
+        findings: Callable[[], Awaitable[Mapping[str, Sequence[str]]]],
+        now: Callable[[], datetime],
     ) -> None:
         self._repository = repository
         self._publisher = publisher
         self._roster = roster
         self._redis = redis
+        self._findings = findings
         self._now = now
 
     def handlers(self) -> grpc.GenericRpcHandler[Message, Message]:
@@ -40,7 +48,7 @@ class Fleet:
     async def Nodes(self, request: fleet_pb2.NodesRequest, context: Context) -> fleet_pb2.NodesReply:
         """Every node that any control plane has seen in the last 24 hours."""
         async with answering(context):
-            return fleet_pb2.NodesReply(nodes=self._infos(await self._all()))
+            return fleet_pb2.NodesReply(nodes=self._infos(await self._all(), await self._findings()))
 
     async def Status(self, request: fleet_pb2.StatusRequest, context: Context) -> fleet_pb2.StatusReply:
         """Versions and stores. With Postgres away: what this process knows, and only the nodes it has seen itself."""
@@ -55,20 +63,21 @@ class Fleet:
             access_version=self._publisher.access.head.held[0],
             database=database,
             redis=await self._redis(),
-            nodes=self._infos(nodes),
+            nodes=self._infos(nodes, {}),
         )
 
     async def _all(self) -> list[NodeRow]:
         await self._roster.flush()
         return await self._repository.known_nodes(self._now())
 
-    def _infos(self, rows: Iterable[NodeRow]) -> list[fleet_pb2.NodeInfo]:
-        return [self._info(row) for row in rows]
+    def _infos(self, rows: Iterable[NodeRow], findings: Mapping[str, Sequence[str]]) -> list[fleet_pb2.NodeInfo]:
+        return [self._info(row, findings.get(row.node, ()) if row.role == PROBER else ()) for row in rows]
 
-    def _info(self, row: NodeRow) -> fleet_pb2.NodeInfo:
+    def _info(self, row: NodeRow, findings: Sequence[str]) -> fleet_pb2.NodeInfo:
         catalog, access = self._publisher.catalog, self._publisher.access
-        now_ms = _ms(self._now())
-        behind, keys_behind = lag_ms(catalog.head, row.applied_version, now_ms), lag_ms(access.head, row.access_version, now_ms)
+        now_ms, holds_keys = _ms(self._now()), row.role != PROBER
+        behind = lag_ms(catalog.head, row.applied_version, now_ms)
+        keys_behind = lag_ms(access.head, row.access_version, now_ms) if holds_keys else 0
         known = row.applied_version > 0 and behind is not None and keys_behind is not None
         return fleet_pb2.NodeInfo(
             node=row.node,
@@ -78,11 +87,12 @@ class Fleet:
             applied_version=row.applied_version,
             head_version=catalog.head.held[0],
             access_version=row.access_version,
-            access_head_version=access.head.held[0],
+            access_head_version=access.head.held[0] if holds_keys else 0,
             lag_ms=max(behind or 0, keys_behind or 0) if known else None,
             last_nack=row.last_nack or "",
             last_seen_ms=_ms(row.last_seen),
             last_ack_ms=_ms(row.last_ack) if row.last_ack else 0,
+            findings=findings,
         )
 
 

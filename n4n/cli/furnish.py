@@ -133,7 +133,10 @@ async def _until_routers_follow(client: ControlClient, workers: int) -> None:
         current = [
             node
             for node in nodes
-            if node.connected and node.applied_version == node.head_version and node.access_version == node.access_head_version
+            if node.role == "data-plane"
+            and node.connected
+            and node.applied_version == node.head_version
+            and node.access_version == node.access_head_version
         ]
         if len(current) >= workers:
             return

@@ -106,6 +106,8 @@ class Up:
         """Start, look after, stop; whatever happens, nothing is left running."""
         try:
             self._start()
+            if self._settings.probers:  # last: nobody waits for it
+                self._house.start(services.prober(self._settings))
             while not self._signals.stopping:
                 self._signals.wait(self._house.look_after())
         except Stopped:

@@ -1,4 +1,4 @@
-"""`n4n nodes`: every router and prober, the version it serves, how far behind it is, and why it refused the last one."""
+"""`n4n nodes`: every router and prober, the version it has, how far behind it is, why it refused the last one, what probers found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = {
 
 def add(commands: Commands) -> None:
     """Adds the command."""
-    parser = commands.add("nodes", about="data planes and probers: version, lag, last NACK", epilog=example("n4n nodes -o json"))
+    parser = commands.add("nodes", about="data planes and probers: version, lag, last NACK, findings", epilog=example("n4n nodes -o json"))
     offer_json(parser)
     offer_instance(parser)
     parser.set_defaults(run=run)
@@ -31,6 +31,9 @@ def run(args: Namespace) -> int:
     """`n4n nodes`"""
     nodes = ask(args, "asking for the fleet", lambda client: client.nodes())
     print_rows([node_row(node) for node in nodes], COLUMNS, args.output, empty="no node has connected yet")
+    if args.output == "table":
+        for line in (f"{node.node}: {finding}" for node in nodes for finding in node.findings):
+            print(line)
     return 0
 
 
@@ -49,4 +52,5 @@ def node_row(node: Node) -> dict[str, object]:
         "last_nack": node.last_nack or None,
         "last_ack": iso(node.last_ack_ms),
         "last_seen": iso(node.last_seen_ms),
+        "findings": list(node.findings),
     }

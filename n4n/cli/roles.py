@@ -1,4 +1,4 @@
-"""`n4n control-plane`, `n4n data-plane`, `n4n migrate`: one role in this process, configured by N4N_* or by flags that override them."""
+"""`n4n control-plane`, `data-plane`, `prober`, `migrate`: one role in this process, configured by N4N_* or by flags that override them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _ABOUT: Mapping[str, str] = {
     "admin_host": "address the gRPC server listens on",
     "admin_port": "port of the gRPC server",
     "metrics_port": "port of /metrics; 0: none",
+    "prober_port": "port of /metrics, /live and /ready; 0: none",
     "admin_url": "control planes, host:port, comma separated",
     "max_body_mib": "largest request body, in MiB",
     "max_connections": "open client connections of one worker",
@@ -41,11 +42,12 @@ _DATA_PLANE = (
     "admin_url", "redis_url", "host", "port", "workers", "worker", "node", "data_dir", "max_body_mib", "max_connections",
     "header_timeout_sec", "keep_alive_sec", "slow_reader_sec", "drain_sec", "lame_duck_sec", "stale_after_sec",
 )  # fmt: skip
+_PROBER = ("admin_url", "redis_url", "host", "prober_port", "node", "data_dir", "stale_after_sec")
 _MIGRATE = ("database_url",)
 
 
 def add(commands: Commands) -> None:
-    """Adds the three commands."""
+    """Adds the four commands."""
     _add(
         commands, "control-plane", _CONTROL_PLANE, _run_control_plane,
         "run a control plane", "n4n control-plane --database-url postgresql://n4n@db/n4n --admin-port 9400",
@@ -53,6 +55,10 @@ def add(commands: Commands) -> None:
     _add(
         commands, "data-plane", _DATA_PLANE, _run_data_plane,
         "run a data plane: a supervisor and its workers", "n4n data-plane --admin-url control:9400 --port 8080 --workers 4",
+    )  # fmt: skip
+    _add(
+        commands, "prober", _PROBER, _run_prober,
+        "run a prober, which checks every model of every endpoint", "n4n prober --admin-url control:9400 --redis-url redis://redis:6379/0",
     )  # fmt: skip
     _add(
         commands, "migrate", _MIGRATE, _run_migrate,
@@ -98,6 +104,12 @@ def _run_control_plane(settings: Settings) -> int:
 
 def _run_data_plane(settings: Settings) -> int:
     from data_plane.__main__ import main
+
+    return main(settings)
+
+
+def _run_prober(settings: Settings) -> int:
+    from health_prober.__main__ import main
 
     return main(settings)
 

@@ -16,8 +16,8 @@ from n4n.runtime.embedded import start_postgres, start_valkey
 from n4n.runtime.process import own_command, spawn
 from n4n.runtime.settings import CREDENTIAL_PREFIXES, Settings
 
-CONTROL_PLANE, DATA_PLANE, POSTGRES, VALKEY = "control-plane", "data-plane", "postgres", "valkey"
-STORES_RANK, CONTROL_RANK, SIM_RANK, DATA_RANK = range(4)  # the data plane stops first, what it needs after it
+CONTROL_PLANE, DATA_PLANE, PROBER, POSTGRES, VALKEY = "control-plane", "data-plane", "prober", "postgres", "valkey"
+STORES_RANK, CONTROL_RANK, SIM_RANK, DATA_RANK = range(4)  # data plane and prober stop first, what they need after them
 DRAIN_S = 4  # at a laptop's Ctrl-C; a fleet's routers take N4N_DRAIN_SEC
 DATA_STOP_S, SIM_STOP_S, CONTROL_STOP_S, STORE_STOP_S = 6.0, 1.0, 3.0, 4.0  # 14 s at worst
 SIM_KEY = "N4N_SIM_KEY"
@@ -49,6 +49,13 @@ def data_plane(settings: Settings) -> Service:
     known = replace(settings, database_url="", admin_token="")
     start = partial(_start, DATA_PLANE, log_path(settings, DATA_PLANE), environ_of(known))
     return Service(DATA_PLANE, start, DATA_RANK, DATA_STOP_S)
+
+
+def prober(settings: Settings) -> Service:
+    """The prober. It learns neither the database nor the operator's token."""
+    known = replace(settings, database_url="", admin_token="")
+    start = partial(_start, PROBER, log_path(settings, PROBER), environ_of(known))
+    return Service(PROBER, start, DATA_RANK, DATA_STOP_S)
 
 
 def simulated(name: str, port: int, settings: Settings) -> Service:

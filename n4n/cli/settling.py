@@ -34,6 +34,7 @@ def settle(wanted: Settings, home: Home, *, with_sim: bool, patient: bool, keep_
         port=port,
         admin_port=admin_port,
         metrics_port=_metrics_port(wanted, admin_port),
+        prober_port=_prober_port(wanted, admin_port),
         admin_url=f"{reachable(wanted.admin_host)}:{admin_port}",
         admin_token=wanted.admin_token or secrets.admin_token,
         node_token=wanted.node_token or secrets.node_token,
@@ -53,6 +54,14 @@ def _metrics_port(wanted: Settings, admin_port: int) -> int:
     return near if near and ports.is_free(wanted.admin_host, near) else ports.any_free(wanted.admin_host)
 
 
+def _prober_port(wanted: Settings, admin_port: int) -> int:
+    """As for the control plane's metrics."""
+    if not wanted.prober_port or "N4N_PROBER_PORT" in os.environ:
+        return wanted.prober_port
+    near = admin_port + 2 if admin_port < 65_534 else 0
+    return near if near and ports.is_free(wanted.host, near) else ports.any_free(wanted.host)
+
+
 def _sim_ports(before: Mapping[str, int], patient: bool, keep_waiting: Callable[[], bool]) -> dict[str, int]:
     now: dict[str, int] = {}
     for name in SERVERS:
@@ -69,6 +78,8 @@ def runtime_of(settings: Settings, base_url: str, api_key: str) -> dict[str, obj
     metrics = [f"{base_url.removesuffix('/v1')}/metrics"]
     if settings.metrics_port:
         metrics.append(f"http://{reachable(settings.admin_host)}:{settings.metrics_port}/metrics")
+    if settings.probers and settings.prober_port:
+        metrics.append(f"http://{reachable(settings.host)}:{settings.prober_port}/metrics")
     return {
         "base_url": base_url,
         "api_key": api_key,

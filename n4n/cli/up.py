@@ -12,7 +12,7 @@ def add(commands: Commands) -> None:
     """Adds the command."""
     parser = commands.add(
         "up",
-        about="run n4n on this machine: stores, control plane and data plane",
+        about="run n4n on this machine: stores, control plane, data plane and prober",
         more="Ctrl-C stops everything it started; the next start on the same data directory finds everything again.",
         epilog=example("n4n up --sim", "OPENAI_API_KEY=… n4n up --port 8080", "n4n up --catalog catalog.yaml --data-dir /var/lib/n4n"),
     )

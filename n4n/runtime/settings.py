@@ -38,6 +38,8 @@ class Settings:
     admin_host: str = "127.0.0.1"  # where the control plane's gRPC listens
     admin_port: int = 9400
     metrics_port: int = 9401  # the control plane's /metrics; 0: none
+    prober_port: int = 9402  # a prober's /metrics, /live and /ready, on `host`; 0: none
+    probers: int = 1  # probers that `n4n up` starts; 0: none, and health is known from traffic alone
     admin_url: str = ""  # control planes, host:port, comma separated: for the command and for routers
     admin_token: str = ""  # may do everything; the control plane and the command
     node_token: str = ""  # may watch the catalog and report usage, nothing else; the control plane and routers

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/fleet.proto\x12\x06n4n.v1\"\x0e\n\x0cNodesRequest\"\x8a\x02\n\x08NodeInfo\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\r\n\x05\x62uild\x18\x03 \x01(\t\x12\x11\n\tconnected\x18\x04 \x01(\x08\x12\x17\n\x0f\x61pplied_version\x18\x05 \x01(\x04\x12\x14\n\x0chead_version\x18\x06 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63\x63\x65ss_head_version\x18\x08 \x01(\x04\x12\x13\n\x06lag_ms\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tlast_nack\x18\n \x01(\t\x12\x14\n\x0clast_seen_ms\x18\x0b \x01(\x03\x12\x13\n\x0blast_ack_ms\x18\x0c \x01(\x03\x42\t\n\x07_lag_ms\"-\n\nNodesReply\x12\x1f\n\x05nodes\x18\x01 \x03(\x0b\x32\x10.n4n.v1.NodeInfo\"\x0f\n\rStatusRequest\"\x8f\x01\n\x0bStatusReply\x12\r\n\x05\x62uild\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x61talog_version\x18\x02 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x03 \x01(\x04\x12\x10\n\x08\x64\x61tabase\x18\x04 \x01(\t\x12\r\n\x05redis\x18\x05 \x01(\t\x12\x1f\n\x05nodes\x18\x06 \x03(\x0b\x32\x10.n4n.v1.NodeInfo2p\n\x05\x46leet\x12\x31\n\x05Nodes\x12\x14.n4n.v1.NodesRequest\x1a\x12.n4n.v1.NodesReply\x12\x34\n\x06Status\x12\x15.n4n.v1.StatusRequest\x1a\x13.n4n.v1.StatusReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/fleet.proto\x12\x06n4n.v1\"\x0e\n\x0cNodesRequest\"\x9c\x02\n\x08NodeInfo\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\r\n\x05\x62uild\x18\x03 \x01(\t\x12\x11\n\tconnected\x18\x04 \x01(\x08\x12\x17\n\x0f\x61pplied_version\x18\x05 \x01(\x04\x12\x14\n\x0chead_version\x18\x06 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63\x63\x65ss_head_version\x18\x08 \x01(\x04\x12\x13\n\x06lag_ms\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tlast_nack\x18\n \x01(\t\x12\x14\n\x0clast_seen_ms\x18\x0b \x01(\x03\x12\x13\n\x0blast_ack_ms\x18\x0c \x01(\x03\x12\x10\n\x08\x66indings\x18\r \x03(\tB\t\n\x07_lag_ms\"-\n\nNodesReply\x12\x1f\n\x05nodes\x18\x01 \x03(\x0b\x32\x10.n4n.v1.NodeInfo\"\x0f\n\rStatusRequest\"\x8f\x01\n\x0bStatusReply\x12\r\n\x05\x62uild\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x61talog_version\x18\x02 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x03 \x01(\x04\x12\x10\n\x08\x64\x61tabase\x18\x04 \x01(\t\x12\r\n\x05redis\x18\x05 \x01(\t\x12\x1f\n\x05nodes\x18\x06 \x03(\x0b\x32\x10.n4n.v1.NodeInfo2p\n\x05\x46leet\x12\x31\n\x05Nodes\x12\x14.n4n.v1.NodesRequest\x1a\x12.n4n.v1.NodesReply\x12\x34\n\x06Status\x12\x15.n4n.v1.StatusRequest\x1a\x13.n4n.v1.StatusReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,13 +34,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODESREQUEST']._serialized_start=30
   _globals['_NODESREQUEST']._serialized_end=44
   _globals['_NODEINFO']._serialized_start=47
-  _globals['_NODEINFO']._serialized_end=313
-  _globals['_NODESREPLY']._serialized_start=315
-  _globals['_NODESREPLY']._serialized_end=360
-  _globals['_STATUSREQUEST']._serialized_start=362
-  _globals['_STATUSREQUEST']._serialized_end=377
-  _globals['_STATUSREPLY']._serialized_start=380
-  _globals['_STATUSREPLY']._serialized_end=523
-  _globals['_FLEET']._serialized_start=525
-  _globals['_FLEET']._serialized_end=637
+  _globals['_NODEINFO']._serialized_end=331
+  _globals['_NODESREPLY']._serialized_start=333
+  _globals['_NODESREPLY']._serialized_end=378
+  _globals['_STATUSREQUEST']._serialized_start=380
+  _globals['_STATUSREQUEST']._serialized_end=395
+  _globals['_STATUSREPLY']._serialized_start=398
+  _globals['_STATUSREPLY']._serialized_end=541
+  _globals['_FLEET']._serialized_start=543
+  _globals['_FLEET']._serialized_end=655
 # @@protoc_insertion_point(module_scope)

@@ -11,7 +11,7 @@ class NodesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("node", "role", "build", "connected", "applied_version", "head_version", "access_version", "access_head_version", "lag_ms", "last_nack", "last_seen_ms", "last_ack_ms")
+    __slots__ = ("node", "role", "build", "connected", "applied_version", "head_version", "access_version", "access_head_version", "lag_ms", "last_nack", "last_seen_ms", "last_ack_ms", "findings")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     BUILD_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class NodeInfo(_message.Message):
     LAST_NACK_FIELD_NUMBER: _ClassVar[int]
     LAST_SEEN_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_ACK_MS_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
     node: str
     role: str
     build: str
@@ -36,7 +37,8 @@ class NodeInfo(_message.Message):
     last_nack: str
     last_seen_ms: int
     last_ack_ms: int
-    def __init__(self, node: _Optional[str] = ..., role: _Optional[str] = ..., build: _Optional[str] = ..., connected: _Optional[bool] = ..., applied_version: _Optional[int] = ..., head_version: _Optional[int] = ..., access_version: _Optional[int] = ..., access_head_version: _Optional[int] = ..., lag_ms: _Optional[int] = ..., last_nack: _Optional[str] = ..., last_seen_ms: _Optional[int] = ..., last_ack_ms: _Optional[int] = ...) -> None: ...
+    findings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., role: _Optional[str] = ..., build: _Optional[str] = ..., connected: _Optional[bool] = ..., applied_version: _Optional[int] = ..., head_version: _Optional[int] = ..., access_version: _Optional[int] = ..., access_head_version: _Optional[int] = ..., lag_ms: _Optional[int] = ..., last_nack: _Optional[str] = ..., last_seen_ms: _Optional[int] = ..., last_ack_ms: _Optional[int] = ..., findings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodesReply(_message.Message):
     __slots__ = ("nodes",)

@@ -196,6 +196,13 @@ def test_a_probe_that_failed_costs_nothing_and_one_without_a_price_costs_nobody_
     assert cost is None and read_rows(line)[0][0].cost_usd is None and read_rows(line)[0][0].estimated
 
 
+def test_a_probe_that_was_cut_short_is_told_so_and_counted_as_read() -> None:
+    line, cost = settled_line(sent(), Came(None, 0.25, cancelled=True))
+
+    row = read_rows(line)[0][0]
+    assert (row.state, row.status, row.prompt_tokens, row.estimated) == ("cancelled", None, 25, True) and cost == 25 * 2_500_000
+
+
 @pytest.mark.parametrize("price", [None, priced(2.5, 10)])
 def test_a_probe_is_in_the_ledger_before_it_is_sent(price: object) -> None:
     line = dispatched_line(sent(endpoint=endpoint("e", price=price)))

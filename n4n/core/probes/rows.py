@@ -30,13 +30,14 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Came(msgspec.Struct, frozen=True):
-    """How it ended, in seconds. `usage`: what the provider reported."""
+    """How it ended, in seconds. `usage`: what the provider reported; `cancelled`: we were stopped, and nobody knows."""
 
     failure: Failure | None
     latency_s: float
     ttft_s: float | None = None
     usage: Usage | None = None
     output_bytes: int = 0
+    cancelled: bool = False
 
 
 def dispatched_line(sent: Sent) -> bytes:
@@ -50,18 +51,17 @@ def dispatched_line(sent: Sent) -> bytes:
 def settled_line(sent: Sent, came: Came) -> tuple[bytes, int | None]:
     """And what it cost, in pico-USD; None: the endpoint has no price. What failed cost nothing, as far as providers bill."""
     counted = estimate(sent.body_bytes, came.output_bytes)
-    if came.failure is not None:
-        usage, cost = estimate(0, 0), 0
-    else:
-        usage = settled(came.usage, counted, came.output_bytes > 0)
-        found = cost_pico(usage, sent.endpoint.price)
-        cost = -1 if found is None else found
     well = came.failure is None
+    if well:
+        usage = settled(came.usage, counted, came.output_bytes > 0)
+        cost = cost_pico(usage, sent.endpoint.price)
+    else:
+        usage, cost = estimate(0, 0), 0
     row = Row(
         *_head(sent),
-        state="ok" if well else "failed",
+        state="cancelled" if came.cancelled else "ok" if well else "failed",
         error_class=None if came.failure is None else came.failure.failure_class.value,
-        status=200 if came.failure is None else came.failure.status,
+        status=None if came.cancelled else 200 if came.failure is None else came.failure.status,
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=usage.cached_tokens,
         cache_write_tokens=usage.cache_write_tokens,
@@ -71,12 +71,12 @@ def settled_line(sent: Sent, came: Came) -> tuple[bytes, int | None]:
         counted_completion_tokens=counted.completion_tokens if well else None,
         counted_by=RATIO if well else None,
         estimated=usage.estimated and well,
-        cost_usd=None if cost < 0 else usd(cost),
+        cost_usd=usd(cost),
         latency_ms=round(came.latency_s * 1000, 3),
         ttft_ms=None if came.ttft_s is None else round(came.ttft_s * 1000, 3),
         cache_write_1h_tokens=usage.cache_write_1h_tokens,
     )
-    return SETTLED + _ENCODE(row) + b"\n", None if cost < 0 else cost
+    return SETTLED + _ENCODE(row) + b"\n", cost
 
 
 def _head(sent: Sent) -> tuple[str, int, str, int, str, str, str, str, str, str, str, int, bool, str]:

@@ -1,0 +1,111 @@
+"""One call to one endpoint, as a router makes it: the same dialects, the same connections, the same signatures. No retry, no fallback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from n4n.core.catalog import Account, Endpoint, Provider
+from n4n.core.chat import ChatRequest, Chunk, Done, Failed, Usage
+from n4n.core.dialects import Dialect
+from n4n.core.dialects.system_prompt import spelled_out
+from n4n.core.errors import Failure, FailureClass, RequestError
+from n4n.core.probes import balances
+from n4n.runtime.signing import signed
+from n4n.runtime.upstream import Phases, Reply, Upstream, UpstreamFault
+
+_CONNECT_S = 3.0  # at most, of a probe's time
+_NO_FIRST_TOKEN = Failure(FailureClass.TIMEOUT, "the provider did not send a first token in time")
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """How a call ended; `failure` None: well. `answer`: the whole one, in its dialect's shape, of a call that was no stream."""
+
+    failure: Failure | None
+    latency_s: float
+    ttft_s: float | None = None
+    usage: Usage | None = None
+    output_bytes: int = 0
+    answer: bytes = b""
+
+
+class Calls:
+    """`secret` reveals an account's key; `clock` is monotonic, `wall` Unix time, in seconds."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        dialects: Mapping[str, Dialect],
+        secret: Callable[[str], str | None],
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self._upstream, self._dialects, self._secret, self._clock, self._wall = upstream, dialects, secret, clock, wall
+
+    async def ask(self, request: ChatRequest, endpoint: Endpoint, account: Account, timeout_s: float, request_id: str) -> Heard:
+        """Never raises for anything a provider can do."""
+        begun = self._clock()
+        dialect = self._dialects[endpoint.provider.dialect]
+        secret = self._secret(account.name)
+        phases = Phases(min(_CONNECT_S, timeout_s), timeout_s, timeout_s, begun + timeout_s)
+        try:
+            call = dialect.encode(spelled_out(request, endpoint), endpoint, secret)
+            if call.signing is not None:
+                call = await signed(call, secret, self._wall())
+            async with self._upstream.send(call, request_id, phases) as reply:
+                if reply.status != 200:
+                    failure = dialect.failure(reply.status, reply.headers, await reply.read_error(), self._wall())
+                    return Heard(failure, self._clock() - begun)
+                if request.stream:
+                    return await self._streamed(request, dialect, reply, begun)
+                return self._whole(dialect.decode(await reply.read(), reply.content_type, request), begun)
+        except UpstreamFault as fault:
+            return Heard(fault.failure, self._clock() - begun)
+        except RequestError as error:  # it cannot be said in this endpoint's words
+            return Heard(Failure(FailureClass.BAD_REQUEST, error.message, param=error.param, may_have_run=False), self._clock() - begun)
+
+    def _whole(self, came: Chunk | Failure, begun: float) -> Heard:
+        took = self._clock() - begun
+        if isinstance(came, Failure):
+            return Heard(came, took)
+        return Heard(None, took, None, came.usage, came.output_bytes, came.payload)
+
+    async def _streamed(self, request: ChatRequest, dialect: Dialect, reply: Reply, begun: float) -> Heard:
+        """Until every choice has finished and its usage has come, or the stream ends."""
+        decoder = dialect.decoder(request)
+        ttft: float | None = None
+        usage: Usage | None = None
+        output_bytes, over = 0, False
+        while not over:
+            piece = await reply.next()
+            events = decoder.feed(piece) if piece else decoder.end()
+            for event in events:
+                match event:
+                    case Chunk():
+                        if ttft is None and (event.content or event.finishes):
+                            ttft = self._clock() - begun
+                        usage, output_bytes = event.usage or usage, output_bytes + event.output_bytes
+                    case Failed(failure=failure):
+                        return Heard(failure, self._clock() - begun, ttft)
+                    case Done():
+                        over = True
+                    case _:
+                        pass
+            over = over or not piece
+        took = self._clock() - begun
+        return Heard(None if ttft is not None else _NO_FIRST_TOKEN, took, ttft, usage, output_bytes)
+
+    async def balance(self, api: str, provider: Provider, account: Account, timeout_s: float, request_id: str) -> balances.Left | Failure:
+        """What is left on an account, as its provider tells it."""
+        begun = self._clock()
+        phases = Phases(min(_CONNECT_S, timeout_s), timeout_s, timeout_s, begun + timeout_s)
+        try:
+            async with self._upstream.send(balances.question(api, provider, self._secret(account.name)), request_id, phases) as reply:
+                if reply.status != 200:
+                    dialect = self._dialects[provider.dialect]
+                    return dialect.failure(reply.status, reply.headers, await reply.read_error(), self._wall())
+                told = balances.left(api, provider, await reply.read())
+        except UpstreamFault as fault:
+            return fault.failure
+        return told or Failure(FailureClass.SERVER_ERROR, "the provider's answer holds no balance", status=200)
