@@ -61,6 +61,10 @@ ROWS: dict[str, tuple[str, ...]] = {
         "INSERT INTO budget_alerts VALUES ('acme', '', '', 'usd/day', now(), 50, now())",
     ),
     "0007": (
+        "UPDATE tenants SET limits = '{\"rpm\": 9}', priority = 'background'",
+        "UPDATE keys SET priority = 'best_effort'",
+    ),
+    "0008": (
         "INSERT INTO audit (at, author, source, action, kind, name, before, after) VALUES (now(), 'ann', 'ipv4:127.0.0.1:1', 'create', "
         "'key', 'abcdefghijkl', NULL, '{\"tenant\": \"acme\"}')",
     ),
