@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 import grpc
 
 from control_plane.gauges import Gauges, metrics_server
+from control_plane.health import EndpointHealth
 from control_plane.ledger import Ledger
 from control_plane.publisher import Publisher, backoff_s
 from control_plane.reaper import Reaper
@@ -27,6 +28,7 @@ from control_plane.service.audit import Audit
 from control_plane.service.catalog import Catalog
 from control_plane.service.discovery import Discovery
 from control_plane.service.fleet import Fleet
+from control_plane.service.health import Health
 from control_plane.service.usage import Usage
 from control_plane.tokens import Tokens
 from control_plane.versions import MAX_DOCUMENT_BYTES
@@ -71,7 +73,8 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
                 Catalog(repository, publisher),
                 Access(repository, publisher, ledger.reading, _now),
                 Audit(repository),
-                Fleet(repository, publisher, roster, _Pinger(store).ask, _now),
+                Fleet(repository, publisher, roster, _Pinger(store).ask, _Findings(store).of_nodes, _now),
+                Health(EndpointHealth(publisher, store, ledger.reading, _now), _now),
                 Discovery(publisher, roster, heartbeat_s=heartbeat_s),
                 Usage(ledger),
             )

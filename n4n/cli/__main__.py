@@ -8,7 +8,7 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 import n4n
-from n4n.cli import audit, budgets, catalog, endpoint, explain, keys, nodes, roles, sim, status, tenants, up, usage
+from n4n.cli import audit, bench, budgets, catalog, endpoint, explain, health, keys, nodes, roles, sim, status, tenants, up, usage
 from n4n.cli.output import Refused, complain
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core.errors import StartFailed
@@ -28,7 +28,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"n4n {n4n.__version__}")
     commands = Commands(top)
-    for group in (up, status, catalog, endpoint, keys, tenants, budgets, explain, usage, audit, nodes, roles, sim):
+    for group in (up, status, catalog, endpoint, keys, tenants, budgets, explain, health, bench, usage, audit, nodes, roles, sim):
         group.add(commands)
     return top
 

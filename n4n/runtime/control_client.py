@@ -21,6 +21,7 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
 from n4n.core.errors import Problem, StartFailed
+from n4n.runtime.control_health import HealthReport, health_report, health_request
 from n4n.runtime.control_link import open_channel
 from n4n.runtime.tls import NO_TLS, TlsFiles
 from n4n.v1 import access_pb2, audit_pb2, catalog_pb2, fleet_pb2, types_pb2, usage_pb2
@@ -374,6 +375,10 @@ class ControlClient:
         reply = await self._ask("Fleet/Status", fleet_pb2.StatusRequest(), fleet_pb2.StatusReply)
         nodes = tuple(map(_node, reply.nodes))
         return Status(reply.build, reply.catalog_version, reply.access_version, reply.database, reply.redis, nodes)
+
+    async def health(self, model: str, window_ms: int) -> HealthReport:
+        """Every endpoint of a model (empty: of all), with the errors of the last `window_ms`."""
+        return health_report(await self._ask("Fleet/Health", health_request(model, window_ms), fleet_pb2.HealthReply))
 
     # Usage.
 

@@ -22,25 +22,32 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from n4n.v1 import types_pb2 as n4n_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/fleet.proto\x12\x06n4n.v1\"\x0e\n\x0cNodesRequest\"\x9c\x02\n\x08NodeInfo\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\r\n\x05\x62uild\x18\x03 \x01(\t\x12\x11\n\tconnected\x18\x04 \x01(\x08\x12\x17\n\x0f\x61pplied_version\x18\x05 \x01(\x04\x12\x14\n\x0chead_version\x18\x06 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63\x63\x65ss_head_version\x18\x08 \x01(\x04\x12\x13\n\x06lag_ms\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tlast_nack\x18\n \x01(\t\x12\x14\n\x0clast_seen_ms\x18\x0b \x01(\x03\x12\x13\n\x0blast_ack_ms\x18\x0c \x01(\x03\x12\x10\n\x08\x66indings\x18\r \x03(\tB\t\n\x07_lag_ms\"-\n\nNodesReply\x12\x1f\n\x05nodes\x18\x01 \x03(\x0b\x32\x10.n4n.v1.NodeInfo\"\x0f\n\rStatusRequest\"\x8f\x01\n\x0bStatusReply\x12\r\n\x05\x62uild\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x61talog_version\x18\x02 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x03 \x01(\x04\x12\x10\n\x08\x64\x61tabase\x18\x04 \x01(\t\x12\r\n\x05redis\x18\x05 \x01(\t\x12\x1f\n\x05nodes\x18\x06 \x03(\x0b\x32\x10.n4n.v1.NodeInfo2p\n\x05\x46leet\x12\x31\n\x05Nodes\x12\x14.n4n.v1.NodesRequest\x1a\x12.n4n.v1.NodesReply\x12\x34\n\x06Status\x12\x15.n4n.v1.StatusRequest\x1a\x13.n4n.v1.StatusReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/fleet.proto\x12\x06n4n.v1\x1a\x12n4n/v1/types.proto\"\x0e\n\x0cNodesRequest\"\x9c\x02\n\x08NodeInfo\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\r\n\x05\x62uild\x18\x03 \x01(\t\x12\x11\n\tconnected\x18\x04 \x01(\x08\x12\x17\n\x0f\x61pplied_version\x18\x05 \x01(\x04\x12\x14\n\x0chead_version\x18\x06 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63\x63\x65ss_head_version\x18\x08 \x01(\x04\x12\x13\n\x06lag_ms\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tlast_nack\x18\n \x01(\t\x12\x14\n\x0clast_seen_ms\x18\x0b \x01(\x03\x12\x13\n\x0blast_ack_ms\x18\x0c \x01(\x03\x12\x10\n\x08\x66indings\x18\r \x03(\tB\t\n\x07_lag_ms\"-\n\nNodesReply\x12\x1f\n\x05nodes\x18\x01 \x03(\x0b\x32\x10.n4n.v1.NodeInfo\"\x0f\n\rStatusRequest\"\x8f\x01\n\x0bStatusReply\x12\r\n\x05\x62uild\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x61talog_version\x18\x02 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65ss_version\x18\x03 \x01(\x04\x12\x10\n\x08\x64\x61tabase\x18\x04 \x01(\t\x12\r\n\x05redis\x18\x05 \x01(\t\x12\x1f\n\x05nodes\x18\x06 \x03(\x0b\x32\x10.n4n.v1.NodeInfo\"1\n\rHealthRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x11\n\twindow_ms\x18\x02 \x01(\x03\"\xd3\x05\n\x0e\x45ndpointHealth\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\x10\n\x08\x61\x63\x63ounts\x18\x04 \x03(\t\x12\x0e\n\x06region\x18\x05 \x01(\t\x12\r\n\x05state\x18\x06 \x01(\t\x12\x0e\n\x06weight\x18\x07 \x01(\x01\x12\r\n\x05score\x18\x08 \x01(\x01\x12\x0f\n\x07\x62reaker\x18\t \x01(\t\x12\x1d\n\x10\x62reaker_until_ms\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x1e\n\x11\x63ooldown_until_ms\x18\x0b \x01(\x03H\x01\x88\x01\x01\x12\x10\n\x08\x63ooldown\x18\x0c \x01(\t\x12\x17\n\nlatency_ms\x18\r \x01(\x01H\x02\x88\x01\x01\x12\x14\n\x07ttft_ms\x18\x0e \x01(\x01H\x03\x88\x01\x01\x12\x18\n\x0bttft_p50_ms\x18\x0f \x01(\x01H\x04\x88\x01\x01\x12\x18\n\x0bttft_p95_ms\x18\x10 \x01(\x01H\x05\x88\x01\x01\x12\x19\n\x0ctokens_per_s\x18\x11 \x01(\x01H\x06\x88\x01\x01\x12\x1d\n\x10tokens_per_s_p50\x18\x12 \x01(\x01H\x07\x88\x01\x01\x12\x1d\n\x10tokens_per_s_p95\x18\x13 \x01(\x01H\x08\x88\x01\x01\x12\x10\n\x08\x61ttempts\x18\x14 \x01(\x04\x12\x0e\n\x06\x65rrors\x18\x15 \x01(\x04\x12!\n\x05price\x18\x16 \x01(\x0b\x32\r.n4n.v1.PriceH\t\x88\x01\x01\x12\x1c\n\x0flast_success_ms\x18\x17 \x01(\x03H\n\x88\x01\x01\x42\x13\n\x11_breaker_until_msB\x14\n\x12_cooldown_until_msB\r\n\x0b_latency_msB\n\n\x08_ttft_msB\x0e\n\x0c_ttft_p50_msB\x0e\n\x0c_ttft_p95_msB\x0f\n\r_tokens_per_sB\x13\n\x11_tokens_per_s_p50B\x13\n\x11_tokens_per_s_p95B\x08\n\x06_priceB\x12\n\x10_last_success_ms\"f\n\x0bHealthReply\x12)\n\tendpoints\x18\x01 \x03(\x0b\x32\x16.n4n.v1.EndpointHealth\x12\r\n\x05redis\x18\x02 \x01(\t\x12\x10\n\x08\x64\x61tabase\x18\x03 \x01(\t\x12\x0b\n\x03\x63ut\x18\x04 \x01(\x08\x32\xa6\x01\n\x05\x46leet\x12\x31\n\x05Nodes\x12\x14.n4n.v1.NodesRequest\x1a\x12.n4n.v1.NodesReply\x12\x34\n\x06Status\x12\x15.n4n.v1.StatusRequest\x1a\x13.n4n.v1.StatusReply\x12\x34\n\x06Health\x12\x15.n4n.v1.HealthRequest\x1a\x13.n4n.v1.HealthReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'n4n.v1.fleet_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NODESREQUEST']._serialized_start=30
-  _globals['_NODESREQUEST']._serialized_end=44
-  _globals['_NODEINFO']._serialized_start=47
-  _globals['_NODEINFO']._serialized_end=331
-  _globals['_NODESREPLY']._serialized_start=333
-  _globals['_NODESREPLY']._serialized_end=378
-  _globals['_STATUSREQUEST']._serialized_start=380
-  _globals['_STATUSREQUEST']._serialized_end=395
-  _globals['_STATUSREPLY']._serialized_start=398
-  _globals['_STATUSREPLY']._serialized_end=541
-  _globals['_FLEET']._serialized_start=543
-  _globals['_FLEET']._serialized_end=655
+  _globals['_NODESREQUEST']._serialized_start=50
+  _globals['_NODESREQUEST']._serialized_end=64
+  _globals['_NODEINFO']._serialized_start=67
+  _globals['_NODEINFO']._serialized_end=351
+  _globals['_NODESREPLY']._serialized_start=353
+  _globals['_NODESREPLY']._serialized_end=398
+  _globals['_STATUSREQUEST']._serialized_start=400
+  _globals['_STATUSREQUEST']._serialized_end=415
+  _globals['_STATUSREPLY']._serialized_start=418
+  _globals['_STATUSREPLY']._serialized_end=561
+  _globals['_HEALTHREQUEST']._serialized_start=563
+  _globals['_HEALTHREQUEST']._serialized_end=612
+  _globals['_ENDPOINTHEALTH']._serialized_start=615
+  _globals['_ENDPOINTHEALTH']._serialized_end=1338
+  _globals['_HEALTHREPLY']._serialized_start=1340
+  _globals['_HEALTHREPLY']._serialized_end=1442
+  _globals['_FLEET']._serialized_start=1445
+  _globals['_FLEET']._serialized_end=1611
 # @@protoc_insertion_point(module_scope)

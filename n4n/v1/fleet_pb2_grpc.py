@@ -44,6 +44,11 @@ class FleetStub:
                 request_serializer=n4n_dot_v1_dot_fleet__pb2.StatusRequest.SerializeToString,
                 response_deserializer=n4n_dot_v1_dot_fleet__pb2.StatusReply.FromString,
                 _registered_method=True)
+        self.Health = channel.unary_unary(
+                '/n4n.v1.Fleet/Health',
+                request_serializer=n4n_dot_v1_dot_fleet__pb2.HealthRequest.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_fleet__pb2.HealthReply.FromString,
+                _registered_method=True)
 
 
 class FleetServicer:
@@ -61,6 +66,12 @@ class FleetServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Health(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FleetServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +84,11 @@ def add_FleetServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=n4n_dot_v1_dot_fleet__pb2.StatusRequest.FromString,
                     response_serializer=n4n_dot_v1_dot_fleet__pb2.StatusReply.SerializeToString,
+            ),
+            'Health': grpc.unary_unary_rpc_method_handler(
+                    servicer.Health,
+                    request_deserializer=n4n_dot_v1_dot_fleet__pb2.HealthRequest.FromString,
+                    response_serializer=n4n_dot_v1_dot_fleet__pb2.HealthReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,6 +145,33 @@ class Fleet:
             '/n4n.v1.Fleet/Status',
             n4n_dot_v1_dot_fleet__pb2.StatusRequest.SerializeToString,
             n4n_dot_v1_dot_fleet__pb2.StatusReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Health(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/n4n.v1.Fleet/Health',
+            n4n_dot_v1_dot_fleet__pb2.HealthRequest.SerializeToString,
+            n4n_dot_v1_dot_fleet__pb2.HealthReply.FromString,
             options,
             channel_credentials,
             insecure,

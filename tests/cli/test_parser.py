@@ -63,7 +63,7 @@ def test_an_unknown_flag_is_wrong_usage(prog: str, capsys: pytest.CaptureFixture
     ("arguments", "told"),
     [
         ([], "COMMAND"),
-        (["bench"], "invalid choice: 'bench'"),
+        (["benches"], "invalid choice: 'benches'"),
         (["catalog"], "COMMAND"),
         (["catalog", "apply"], "-f/--file"),
         (["catalog", "apply", "-f", "x", "--expect-version", "-1"], "--expect-version"),

@@ -25,7 +25,7 @@ def _script(name: str) -> Script:
     return Script(f"health {name}", files("n4n.runtime.health").joinpath("lua", f"{name}.lua").read_text())
 
 
-TELL, LOOK, TRIAL, COOL = (_script(name) for name in ("tell", "look", "trial", "cool"))
+TELL, LOOK, TRIAL, COOL, COOLING_NOW = (_script(name) for name in ("tell", "look", "trial", "cool", "cooling"))
 CHANGES, COUNT, ENTRY = "n4n:{health}:changes", "n4n:{health}:count", "n4n:{health}:e:"
 COOLING = "n4n:{sight}:c"  # where routers look for what cools: n4n/runtime/limits
 MOST_TOLD = 64  # endpoints in one step: a millisecond or so of Redis' time
@@ -68,6 +68,21 @@ def cool(cooldowns: Mapping[str, float]) -> Command:
     for name, seconds in cooldowns.items():
         args += (name, repr(seconds * 1000))
     return COOL.call((COOLING,), args)
+
+
+def cooling() -> Command:
+    """What cools now."""
+    return COOLING_NOW.call((COOLING,))
+
+
+def cools(reply: Reply) -> dict[str, float]:
+    """Of what cools, by the names of `cool`, for how many seconds from now. StoreRefused: it is no answer to this."""
+    match reply:
+        case [bytes(now), *told]:
+            pairs = zip(cast(Sequence[bytes], told[::2]), cast(Sequence[bytes], told[1::2]), strict=True)
+            return {name.decode(): (float(until) - float(now)) / 1000 for name, until in pairs}
+        case _:
+            raise StoreRefused("CROSSED", "health")
 
 
 def answered(reply: Reply, now: float) -> Answer:
