@@ -32,8 +32,10 @@ from control_plane.service.health import Health
 from control_plane.service.usage import Usage
 from control_plane.tokens import Tokens
 from control_plane.versions import MAX_DOCUMENT_BYTES
+from n4n.core.breaker import Breaker
 from n4n.core.errors import StartFailed, StoreUnavailable
 from n4n.runtime.open_attempts import LeftBehind
+from n4n.runtime.probes import findings
 from n4n.runtime.settings import Settings
 from n4n.runtime.stores import Store, command, settings_of
 from n4n.runtime.tls import server_credentials, tls_of
@@ -190,6 +192,26 @@ class _Pinger:
         except StoreUnavailable as error:
             return error.message
         return "ok"
+
+
+class _Findings:
+    """What probers found that is no score."""
+
+    def __init__(self, store: Store | None) -> None:
+        self._store = store
+
+    async def of_nodes(self) -> dict[str, list[str]]:
+        """A line for each, by the prober's node; none while Redis is away."""
+        found: dict[str, list[str]] = {}
+        if self._store is None or self._store.state is not Breaker.CLOSED:
+            return found
+        try:
+            told = findings.told(await self._store.command(findings.ask()))
+        except StoreUnavailable:
+            return found
+        for one in findings.standing(told, time.time() * 1000):
+            found.setdefault(one.by, []).append(f"{one.about}: {one.kind}: {one.message}")
+        return found
 
 
 def _reaper(settings: Settings, store: Store | None, ledger: Ledger) -> Reaper | None:
