@@ -238,11 +238,12 @@ def _settlement(account: Reservation, failure: Failure | None, usage: Usage | No
         return Settlement(Took(1.0, drawn if usage is None else usage.prompt_tokens + usage.completion_tokens), corrected)
     if not failure.may_have_run:
         return Settlement(NOTHING, corrected)
-    until_ms = 0.0
-    if class_of(failure) is FailureClass.RATE_LIMITED:
+    until_ms, limited = 0.0, class_of(failure) is FailureClass.RATE_LIMITED
+    if limited:
         hint = hint_s(failure)
         until_ms = 1000 * (RATE_S if hint is None else hint)
-    return Settlement(Took(1.0, drawn if failure.status is None else 0.0), corrected, until_ms)
+    took = Took(1.0, drawn if failure.status is None else 0.0)
+    return Settlement(took, corrected, until_ms, refused=limited and not any(quota.remaining is not None for quota in told.values()))
 
 
 def _too_large(caller: Caller, tokens: float) -> LimitTooSmall:

@@ -199,6 +199,16 @@ async def test_a_provider_s_word_lowers_a_bucket_and_closes_it_for_a_time(bucket
     assert 90 < refused.levels[0].used[0] <= 99
 
 
+async def test_a_refusal_without_a_word_leaves_less_of_the_limit_for_everybody(buckets: Buckets) -> None:
+    subject = subject_of(rpm=10, concurrency=100)
+    await buckets.settle("a", Draw(), Settlement(refused=True), subject)
+    await buckets.settle("b", Draw(), Settlement(refused=True), subject)  # together with the other
+    answers = [(await buckets.reserve(f"r{n}", Draw(), subject))[0] for n in range(9)]
+    assert [isinstance(answer, Grant) for answer in answers] == [True] * 7 + [False] * 2
+    refused = answers[-1]
+    assert isinstance(refused, Refusal) and 8_000 < refused.wait_ms <= 6_000 / 0.7
+
+
 async def test_what_was_used_elsewhere_counts(buckets: Buckets) -> None:
     subject = subject_of(rpm=60)
     await buckets.renew({"a": False}, (60.0,), subject)
@@ -267,7 +277,7 @@ async def _compared(url: str, steps: list[tuple[object, ...]]) -> None:
                 assert _rounded(answer) == _rounded((await here.reserve(id, draw, key, tenant, lease_ms=50.0))[0])
             elif kind == "settle":
                 assert isinstance(flag, float) and isinstance(last, float)
-                told = Settlement(Took(1.0, number), {"requests": flag}, last / 100)
+                told = Settlement(Took(1.0, number), {"requests": flag}, last / 100, refused=last > 0 and number > 700)
                 draw = drawn.get(id, Draw(stream=True))
                 was_open, here.now = await there.settle(id, draw, told, key, tenant)
                 assert was_open == (await here.settle(id, draw, told, key, tenant))[0]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from n4n.core.limits.caution import Caution
 from n4n.core.limits.estimates import Estimates
 from n4n.core.limits.headers import LimitFields, duration, floors
 from n4n.core.limits.levels import Grant, Ledger, Levels, Refusal, Settlement, reserve
@@ -401,3 +402,30 @@ def test_a_provider_s_headers_correct_a_bucket_only_where_it_has_less_left() -> 
     told = {"requests": Quota(500, 90, 1.0), "input_tokens": Quota(None, 300, None)}
     assert floors(subject, told, levels) == {"tokens": 700.0}
     assert floors(subject, {"requests": Quota(100, None, 1.0)}, levels) == {}
+
+
+# --- caution ---
+
+
+def test_a_refusal_without_a_word_cuts_what_is_believed_once_for_all_that_were_refused_together() -> None:
+    known = Caution().refused(10_000.0).refused(12_000.0)
+    assert known == Caution(0.7, 10_000.0)
+    assert known.refused(15_000.0).part == pytest.approx(0.7 * (0.7 + 5 * 0.05 / 60))
+
+
+def test_belief_comes_back_slowly_and_never_goes_to_nothing() -> None:
+    known = Caution(0.7, 0.0)
+    assert known.at(3 * MINUTE) == pytest.approx(0.85)
+    assert known.at(10 * MINUTE) == 1.0
+    for n in range(1, 30):
+        known = known.refused(n * 6_000.0)
+    assert known.part == 0.1
+
+
+def test_an_account_that_was_refused_without_a_word_is_asked_less() -> None:
+    subject, ledger = caller(rpm=100), Ledger()
+    ledger.settle(b"x", subject, Draw(), Settlement(refused=True), 1_000.0)
+    admitted = sum(isinstance(ask(ledger, str(n), subject, Draw(), 1_000.0), Grant) for n in range(100))
+    assert admitted == 70
+    refusal = ask(ledger, "late", subject, Draw(), 1_000.0)
+    assert isinstance(refusal, Refusal) and refusal.wait_ms == pytest.approx(600 / 0.7)

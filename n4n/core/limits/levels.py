@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from n4n.core.limits.caution import Caution
 from n4n.core.limits.subjects import NOTHING, Bucket, Draw, Rate, Subject, Took
 
 COOLDOWN, CONCURRENCY, STREAMS = "cooldown", "concurrency", "streams"
@@ -49,22 +50,25 @@ class Refusal(msgspec.Struct, frozen=True):
 class Settlement(msgspec.Struct, frozen=True):
     """What was taken in the end, and what the provider said: `floors`, so much is used at least of a bucket of the first subject;
 
-    `until_ms`, nothing may be taken for so long from now.
+    `until_ms`, nothing may be taken for so long from now; `refused`: it did so without a word of its limits (`caution`).
+    `billed`: what budgets are charged with, as it stands in the ledger.
     """
 
     took: Took = NOTHING
     floors: Mapping[str, float] = {}  # a struct makes its own
     until_ms: float = 0.0
+    billed: Took = NOTHING
+    refused: bool = False
 
 
 class Ledger:
     """The buckets and leases of one subject. The subject is named with every step: its numbers may change between two."""
 
-    __slots__ = ("_kept", "_leases", "_streams", "_until")
+    __slots__ = ("_caution", "_kept", "_leases", "_streams", "_until")
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, float]] = {}  # of each bucket what is used, and as of when; a window: since when
-        self._until = 0.0
+        self._until, self._caution = 0.0, Caution()
         self._leases: dict[bytes, float] = {}  # reservation -> when it expires
         self._streams: dict[bytes, float] = {}
 
@@ -75,7 +79,7 @@ class Ledger:
         """What is used of it now."""
         used, mark = self._kept.get(bucket.name, (0.0, now))
         if isinstance(bucket, Rate):
-            return max(0.0, used - max(0.0, now - mark) * bucket.per_ms)
+            return max(0.0, used - max(0.0, now - mark) * bucket.per_ms * self._caution.at(now))
         return used if mark >= bucket.begins_ms else 0.0
 
     def levels(self, subject: Subject, now: float) -> Levels:
@@ -96,6 +100,8 @@ class Ledger:
             self._keep(bucket, max(used, told.floors.get(bucket.name, 0.0)), now)
         if told.until_ms:
             self._until = max(self._until, now + told.until_ms)
+        if told.refused:
+            self._caution = self._caution.refused(now)
         return was_open
 
     def renew(self, subject: Subject, held: Mapping[bytes, bool], added: Sequence[float], now: float, lease_ms: float = LEASE_MS) -> None:
@@ -117,10 +123,11 @@ class Ledger:
     def short(self, subject: Subject, draw: Draw, now: float) -> tuple[str, float]:
         """The bucket that is short for longest, and how long; '' and 0: none is."""
         short = (COOLDOWN, self._until - now) if self._until > now else ("", 0.0)
+        part = self._caution.at(now)
         for bucket in subject.buckets:
-            excess = self.used(bucket, now) + draw.amount(bucket) - draw.room(bucket)
+            excess = self.used(bucket, now) + draw.amount(bucket) - draw.room(bucket, part)
             if excess > EPSILON:
-                wait = excess / bucket.per_ms if isinstance(bucket, Rate) else max(1.0, bucket.ends_ms - now)
+                wait = excess / bucket.per_ms / part if isinstance(bucket, Rate) else max(1.0, bucket.ends_ms - now)
                 short = (bucket.name, wait) if wait > short[1] else short
         if short[1] >= PLACE_WAIT_MS:
             return short

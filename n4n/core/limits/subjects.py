@@ -111,9 +111,11 @@ class Draw(msgspec.Struct, frozen=True):
         amount = self.of(bucket.unit)
         return min(amount, bucket.capacity) if isinstance(bucket, Rate) else amount
 
-    def room(self, bucket: Bucket) -> float:
-        """How full the bucket may be afterwards. Lower priorities leave a reserve, but what needs more gets in once all is drained."""
-        return max(bucket.capacity * (1.0 - self.reserve), self.amount(bucket)) if isinstance(bucket, Rate) else bucket.capacity
+    def room(self, bucket: Bucket, part: float = 1.0) -> float:
+        """How full the bucket may be afterwards, where `part` of it is there. Lower priorities leave a reserve; what needs more waits for
+        all to drain.
+        """
+        return max(bucket.capacity * part * (1.0 - self.reserve), self.amount(bucket)) if isinstance(bucket, Rate) else bucket.capacity
 
 
 class Took(msgspec.Struct, frozen=True):
@@ -148,6 +150,13 @@ def key_subject(tenant: str, public_id: str, limits: Mapping[str, int], budgets:
 def tenant_subject(tenant: str, limits: Mapping[str, int], budgets: Sequence[Bucket] = ()) -> Subject | None:
     """All keys of a tenant together; None: they have no limits and no budgets."""
     return _subject(tenant, _tag(tenant), limits, budgets, whose="tenant") if limits or budgets else None
+
+
+def plain_subject(tenant: str, public_id: str = "") -> Subject:
+    """A key, or a tenant, whether it has limits or not."""
+    if public_id:
+        return _subject(public_id, f"{_tag(tenant)}:{public_id}", {})
+    return _subject(tenant, _tag(tenant), {}, whose="tenant")
 
 
 def account_subject(account: str, upstream_model: str, limits: Mapping[str, object]) -> Subject | None:

@@ -17,7 +17,7 @@ from n4n.core.errors import StoreRefused
 from n4n.core.limits.levels import LEASE_MS, Refusal, Settlement
 from n4n.core.limits.purse import Overspent, Spent, Term, term_of
 from n4n.core.limits.subjects import Draw, Subject
-from n4n.runtime.limits.packed import Known, Party
+from n4n.runtime.limits.packed import Known, Party, flags_of
 from n4n.runtime.stores import Command, Script, Word
 
 _DRAWN, _ENDED, _SPENT = Struct("<6d"), Struct("<8d"), Struct("<4d")
@@ -101,8 +101,8 @@ class SpendingParty(Party):
     def settle(self, id: bytes, draw: Draw, told: Settlement, numbers: tuple[float, ...] = ()) -> Command:
         """SETTLE_BUDGETS, for one reservation; `numbers`: as it was answered, () where it never was, and then nothing was spent."""
         took = told.took
-        ended = _ENDED.pack(1.0, draw.tokens, draw.spend, took.requests, took.tokens, took.spend, told.until_ms, draw.stream)
-        spent = (int(took.spend), int(took.tokens)) if numbers else (0, 0)
+        ended = _ENDED.pack(1.0, draw.tokens, draw.spend, took.requests, took.tokens, took.spend, told.until_ms, flags_of(draw, told))
+        spent = (int(told.billed.spend), int(told.billed.tokens)) if numbers else (0, 0)
         args: list[Word] = [self.spec, id, ended, len(self.owners), *held_by(draw), *spent]
         windows = iter([one.window for owner in self.spent(numbers) for one in owner] if numbers else ())
         for terms, known in zip(self.terms, self.spending, strict=True):

@@ -323,7 +323,7 @@ def _numbers(grant: Grant, now: float) -> tuple[float, ...]:
 
 def _part_of(told: Settlement, routers: int) -> Settlement:
     """What a provider says of the whole, as this router's part of it."""
-    return Settlement(told.took, {name: floor / routers for name, floor in told.floors.items()}, told.until_ms)
+    return Settlement(told.took, {name: floor / routers for name, floor in told.floors.items()}, told.until_ms, refused=told.refused)
 
 
 def _matched(away: _Away, subject: Subject) -> tuple[float, ...]:

@@ -74,14 +74,14 @@ class Party:
         packed = made.pack(head, id, _DRAWN, 1.0, draw.tokens, draw.spend, draw.reserve, draw.stream, lease_ms, b"\r\n")
         return Command(packed, self.name, "reserve", RESERVE)
 
-    def settle(self, id: bytes, draw: Draw, told: Settlement) -> Command:
-        """SETTLE, for one reservation."""
+    def settle(self, id: bytes, draw: Draw, told: Settlement, numbers: tuple[float, ...] = ()) -> Command:
+        """SETTLE, for one reservation; `numbers`: as it was answered, which matters to budgets alone."""
         (made, head), took = self._settle, told.took
-        numbers = 1.0, draw.tokens, draw.spend, took.requests, took.tokens, took.spend, told.until_ms, draw.stream
+        ended = 1.0, draw.tokens, draw.spend, took.requests, took.tokens, took.spend, told.until_ms, flags_of(draw, told)
         if not told.floors:
-            return Command(made.pack(head, id, _ENDED, *numbers, b"\r\n"), self.name, "settle", SETTLE)
+            return Command(made.pack(head, id, _ENDED, *ended, b"\r\n"), self.name, "settle", SETTLE)
         floors = doubles([told.floors.get(bucket.name, 0.0) for bucket in self.subjects[0].buckets])
-        return SETTLE.call(self.keys, [self.spec, id, Struct("<8d").pack(*numbers), floors])
+        return SETTLE.call(self.keys, [self.spec, id, Struct("<8d").pack(*ended), floors])
 
     def read(self, reply: object, id: bytes) -> tuple[float, ...]:
         """What a reservation was answered, as numbers. StoreRefused: it is no answer to this."""
@@ -107,6 +107,11 @@ class Party:
         whose, short = int(numbers[0]) - 1, int(numbers[1])
         bucket = _PLACES[short] if short < 0 else self.subjects[whose].buckets[short - 1].name
         return Refusal(bucket, whose, numbers[2], self.levels(numbers))
+
+
+def flags_of(draw: Draw, told: Settlement) -> int:
+    """What is said of a reservation with one number: 1 for a stream, 2 more where it was refused without a word."""
+    return draw.stream + 2 * told.refused
 
 
 def doubles(numbers: Sequence[float]) -> bytes:

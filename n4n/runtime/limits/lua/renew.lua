@@ -13,13 +13,18 @@ for s = 1, #KEYS / 3 do
       local code, used, as_of = struct.unpack('<c1dd', kept, i)
       level[code], mark[code] = used, as_of
     end
-    local fields, full = {}, 0
+    local fields, full, part = {}, 0, 1
+    if mark['~'] then
+      part = math.min(1, level['~'] + math.max(0, now - mark['~']) * 0.05 / 60000)
+      full = (1 - part) * 60000 / 0.05
+    end
     for b = 1, count do
       local code, unit, window, capacity, pace, ends, added
       code, unit, window, capacity, pace, ends, at = struct.unpack('<c1ddddd', ARGV[1], at)
       added, from = struct.unpack('<d', ARGV[3], from)
       local used, as_of = level[code] or 0, mark[code] or now
       if window == 0 then
+        pace = pace * part
         used, as_of = math.max(0, used - math.max(0, now - as_of) * pace) + added, math.max(as_of, now)
       else
         if not mark[code] or as_of < pace then used, as_of = 0, pace end

@@ -1,6 +1,7 @@
 -- Reserves everything a draw needs of all subjects, or nothing. n4n/core/limits/levels.py does the same in Python.
 -- KEYS: of each subject its levels, leases, leases of streams. ARGV: the subjects, the reservation, what is drawn (n4n/runtime/limits/packed.py).
--- Levels are 17 bytes for each bucket: its code, what is used, and as of when; of a window, since when; of '!', until when nothing may be taken.
+-- Levels are 17 bytes for each bucket: its code, what is used, and as of when; of a window, since when; of '!', until when nothing may be taken;
+-- of '~', which part of the limit is believed in since it was cut (n4n/core/limits/caution.py).
 -- Answers the reservation and numbers: who is short (0: nobody), of which bucket, for how long, Redis' time; of each subject running, streams, used.
 local t = redis.call('TIME')
 local now, id = t[1] * 1000 + t[2] / 1000, ARGV[2]
@@ -23,15 +24,22 @@ for s = 1, #KEYS / 3 do
   else
     mark['!'] = nil
   end
+  local part = 1
+  if mark['~'] then
+    part = math.min(1, level['~'] + math.max(0, now - mark['~']) * 0.05 / 60000)
+    full = math.max(full, (1 - part) * 60000 / 0.05)
+    if part == 1 then mark['~'] = nil end
+  end
   for b = 1, count do
     local code, unit, window, capacity, pace, ends
     code, unit, window, capacity, pace, ends, at = struct.unpack('<c1ddddd', ARGV[1], at)
     local amount, used, as_of, lacks = drawn[unit + 1], level[code] or 0, mark[code] or now, 0
     if window == 0 then
       amount = math.min(amount, capacity)
+      pace = pace * part
       used = math.max(0, used - math.max(0, now - as_of) * pace)
       as_of = math.max(as_of, now)
-      local excess = used + amount - math.max(capacity * (1 - reserve), amount)
+      local excess = used + amount - math.max(capacity * part * (1 - reserve), amount)
       if excess > 1e-6 then lacks = excess / pace end
       full = math.max(full, (used + amount) / pace)
     else
