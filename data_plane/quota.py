@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
+from data_plane.overspent import budget_exceeded
 from data_plane.record import Record
 from data_plane.waiting import WaitingLine
 from n4n.core.access import Key
@@ -20,45 +21,41 @@ from n4n.core.catalog import Account, Endpoint
 from n4n.core.errors import CallerLimited
 from n4n.core.limits.estimates import Estimates
 from n4n.core.limits.levels import Refusal, Settlement
+from n4n.core.limits.purse import Overspent
 from n4n.core.limits.subjects import (
     RESERVES,
-    Bucket,
     Draw,
     Priority,
     Rate,
     Subject,
     Took,
     Unit,
-    Window,
     account_subject,
     key_subject,
+    plain_subject,
     tenant_subject,
 )
 from n4n.runtime.labels import new_reservation_id
 from n4n.runtime.limits import Limits, Party, Reservation
+from n4n.runtime.limits.budgets import Owner, owner_of
 from n4n.runtime.limits.packed import Known
 
 MOST_SUBJECTS = 20_000
 _OVERTAKING_S = 0.01  # a newcomer looks at the line again after so long
-Budgets = Callable[[Key, float], tuple[Sequence[Bucket], Sequence[Bucket]]]
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """What a key and its tenant may use, asked for in one step. `told`: whose limits the caller is told of; `until_ms`: Unix time."""
+    """What a key and its tenant may use, asked for in one step. `told`: whose limits the caller is told of; `spends`: it has budgets."""
 
     key: Key
     party: Party
     told: int
-    until_ms: float
     spends: bool
     most_tokens: float  # that a bucket of theirs ever holds
 
 
 class Quotas:
-    """One per worker: who has which limits, what was learned of models, who waits.
-
-    `budgets`: further buckets of a key and of its tenant at an instant (Unix ms), asked for anew when one of their windows ends.
-    """
+    """One per worker: who has which limits and budgets, what was learned of models, who waits."""
 
     def __init__(
         self,
@@ -67,11 +64,10 @@ class Quotas:
         draw: Callable[[], float],
         *,
         wall: Callable[[], float] = time.time,
-        budgets: Budgets | None = None,
         reserves: Mapping[Priority, float] = RESERVES,
     ) -> None:
         self.limits, self.clock, self.draw, self.wall = limits, clock, draw, wall
-        self.budgets, self.reserves = budgets, reserves
+        self.reserves = reserves
         self._callers: dict[str, tuple[Key, Caller | None]] = {}
         self._accounts: dict[tuple[str, str], tuple[Mapping[str, object], Party | None]] = {}
         self._estimates: dict[str, Estimates] = {}
@@ -83,9 +79,7 @@ class Quotas:
         """What the key and its tenant have of limits and budgets; None: nothing."""
         known = self._callers.get(key.public_id)
         if known is not None and known[0] is key:
-            caller = known[1]
-            if caller is None or caller.until_ms == math.inf or self.wall() * 1000 < caller.until_ms:
-                return caller
+            return known[1]
         if len(self._callers) >= MOST_SUBJECTS:
             self._callers.clear()
         caller = self._caller(key)
@@ -147,20 +141,31 @@ class Quotas:
         return line
 
     def _caller(self, key: Key) -> Caller | None:
-        of_key, of_tenant = ((), ()) if self.budgets is None else self.budgets(key, self.wall() * 1000)
-        of_both = (key_subject(key.tenant, key.public_id, key.limits, of_key), tenant_subject(key.tenant, key.tenant_limits, of_tenant))
+        of_both = (key_subject(key.tenant, key.public_id, key.limits), tenant_subject(key.tenant, key.tenant_limits))
         subjects = [subject for subject in of_both if subject is not None]
-        if not subjects:
+        owners = _owners(key)
+        if not subjects and not owners:
             return None
+        if not subjects:  # leases tell which reservations are open
+            subjects = [plain_subject(key.tenant, key.public_id)]
         buckets = [bucket for subject in subjects for bucket in subject.buckets]
         return Caller(
             key,
-            self.limits.party(*subjects),
+            self.limits.spending_party(subjects, owners) if owners else self.limits.party(*subjects),
             next((at for at, subject in enumerate(subjects) if any(isinstance(bucket, Rate) for bucket in subject.buckets)), 0),
-            min([bucket.ends_ms for bucket in buckets if isinstance(bucket, Window)], default=math.inf),
-            any(bucket.unit is Unit.SPEND for bucket in buckets),
+            bool(owners),
             min([bucket.capacity for bucket in buckets if isinstance(bucket, Rate) and bucket.unit is Unit.TOKENS], default=math.inf),
         )
+
+
+def _owners(key: Key) -> list[Owner]:
+    """Who of the two has budgets."""
+    owners = []
+    if key.budgets:
+        owners.append(owner_of(plain_subject(key.tenant, key.public_id), key.budgets))
+    if key.tenant_budgets:
+        owners.append(owner_of(plain_subject(key.tenant), key.tenant_budgets))
+    return owners
 
 
 def _requests_of(caller: Caller) -> Caller | None:
@@ -173,8 +178,10 @@ def _requests_of(caller: Caller) -> Caller | None:
 
 
 def told_caller(caller: Caller, answer: Reservation | Refusal, record: Record) -> None:
-    """Notes for the answer's head what the caller has left. CallerLimited: it has too little, and of which limit."""
+    """Notes for the answer's head what the caller has left. CallerLimited, BudgetExceeded: it has too little, and of what."""
     fields = caller.party.fields[caller.told]
+    if isinstance(answer, Overspent):
+        raise budget_exceeded(answer, time.time())
     if isinstance(answer, Reservation):
         record.limit_fields = fields(answer.used(caller.told))
         return

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from data_plane.record import Record
-from n4n.core.errors import AttemptsExhausted, GatewayError, NoEligibleEndpoint, NoEndpointNow, RequestError
+from n4n.core.errors import AttemptsExhausted, BudgetExceeded, GatewayError, NoEligibleEndpoint, NoEndpointNow, RequestError
 
 _TRY_AGAIN = frozenset((408, 429, 502, 503, 504))
 _IN_VAIN = frozenset(("quota_exhausted", "upstream_denied", "no_eligible_endpoint"))  # until somebody mends it
@@ -37,6 +37,8 @@ def outcome(error: GatewayError) -> str:
 
 def _error(error: GatewayError, record: Record) -> dict[str, object]:
     told: dict[str, object] = {"request_id": record.request_id}
+    if isinstance(error, BudgetExceeded):
+        told["budget"] = error.told
     candidates, eliminated = _plan_facts(error, record)
     if candidates is not None:
         told["candidates"] = candidates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from n4n.core.limits.subjects import NOTHING, Draw, Priority, Took, too_large
 from n4n.core.plan import cooling_error
 from n4n.core.pricing import cost_pico
 from n4n.core.quota_headers import Quota, read_quotas
+from n4n.core.usage import estimate
 from n4n.core.verdicts import RATE_S, class_of, hint_s
 from n4n.runtime.labels import new_reservation_id
 from n4n.runtime.limits import Party, Reservation
@@ -55,8 +57,8 @@ class Spending:
             raise _too_large(caller, tokens)
         if not any(self._fits(account, one.endpoint) for one in made.candidates for account in one.endpoint.accounts):
             raise LimitTooSmall(f"the request needs about {tokens:.0f} tokens, more than any account of the model ever has")
-        spend = _priced(made.candidates[0].endpoint, given, made_up) * MARGIN if caller is not None and caller.spends else 0.0
-        self._draw = Draw(tokens * MARGIN, chat.stream, quotas.reserves[priority], spend)
+        spend, most_tokens = _most(made, chat, given, made_up) if caller is not None and caller.spends else (0.0, 0.0)
+        self._draw = Draw(tokens * MARGIN, chat.stream, quotas.reserves[priority], spend, most_tokens)
         self._held: Reservation | None = None  # of the caller's
         self._account: Reservation | None = None
         self._spent = NOTHING
@@ -69,7 +71,7 @@ class Spending:
     async def reserve(self, candidate: Candidate, usable: Callable[[Candidate], bool]) -> Candidate | Cooldown | None:
         """The candidate, through the account of its pool that has quota; a Cooldown: none has; None: none ever will for this request.
 
-        CallerLimited: the caller has none.
+        CallerLimited, BudgetExceeded: the caller has none.
         """
         if not candidate.spare_accounts and self._fits(candidate.account, candidate.endpoint):
             short_until = await self._reserved(self._quotas.account(candidate.account, candidate.endpoint))
@@ -120,13 +122,11 @@ class Spending:
         """The attempt ended: the account is settled. `usage` None: the provider told none."""
         chat = self._chat
         if usage is not None:
-            tokens = usage.prompt_tokens + usage.completion_tokens
-            spend = self._priced(usage) if self._caller is not None and self._caller.spends else 0.0
-            self._spent = Took(1.0, self._spent.tokens + tokens, self._spent.spend + spend)
+            self._spent = Took(1.0, self._spent.tokens + usage.prompt_tokens + usage.completion_tokens)
             if not usage.estimated:
                 self._quotas.estimates(self._made.model.id).learn(chat.body_bytes, usage.prompt_tokens, usage.completion_tokens // chat.n)
         elif failure is None:
-            self._spent = Took(1.0, self._draw.tokens, self._draw.spend)  # the client left, and nobody knows what it cost
+            self._spent = Took(1.0, self._draw.tokens)  # the client left, and nobody knows what it cost
         account, self._account = self._account, None
         if account is not None:
             self._quotas.limits.settle(account, _settlement(account, failure, usage, self._quotas_told))
@@ -140,8 +140,11 @@ class Spending:
             limits.give_back(self._account)
         if self._held is None:
             return
-        took = Took(1.0, self._spent.tokens, self._spent.spend) if self._record.attempts else NOTHING
-        limits.settle(self._held, Settlement(took))
+        if not self._record.attempts:
+            limits.give_back(self._held)
+            return
+        billed = _billed(self._record) if self._caller is not None and self._caller.spends else NOTHING
+        limits.settle(self._held, Settlement(Took(1.0, self._spent.tokens), billed=billed))
 
     # --- steps ---
 
@@ -157,7 +160,7 @@ class Spending:
         asks = []
         if caller is not None and self._held is None:
             draw = self._draw  # what a caller was promised, it has whatever the priority
-            asks.append((caller.party, draw if not draw.reserve else Draw(draw.tokens, draw.stream, 0.0, draw.spend)))
+            asks.append((caller.party, draw if not draw.reserve else Draw(draw.tokens, draw.stream, 0.0, draw.spend, draw.most_tokens)))
         if party is not None:
             asks.append((party, self._draw))
         if not asks:
@@ -211,10 +214,6 @@ class Spending:
         party = self._quotas.account(account, endpoint)
         return party is None or too_large(party.subjects[0], self._tokens) is None
 
-    def _priced(self, usage: Usage) -> float:
-        cost = cost_pico(usage, self._record.attempts[-1].endpoint.price)
-        return float(cost) if cost is not None else 0.0
-
     def _served(self) -> None:
         self._short = None
         self._left_line(served=True)
@@ -254,7 +253,29 @@ def _too_large(caller: Caller, tokens: float) -> LimitTooSmall:
     return LimitTooSmall(f"the request needs about {tokens:.0f} tokens, and {told}; shorten it, or have the limit raised")
 
 
-def _priced(endpoint: Endpoint, given: float, made_up: float) -> float:
-    """An estimate in pico-USD; 0: unpriced."""
-    cost = cost_pico(Usage(prompt_tokens=int(given), completion_tokens=int(made_up)), endpoint.price)
-    return 0.0 if cost is None else float(cost)
+def _most(made: Plan, chat: ChatRequest, given: float, made_up: float) -> tuple[float, float]:
+    """What the request may cost at the dearest candidate, and the tokens it may take, for budgets: as much output as may come.
+
+    Where neither the request nor the catalog bounds the output, it is what nine in ten answers stay below.
+    """
+    prompt, spend, most_tokens = math.ceil(given * MARGIN), 0, 0
+    for one in made.candidates:
+        bounds = [bound for bound in (chat.max_output_tokens, one.endpoint.max_output_tokens, made.model.max_output_tokens) if bound]
+        output = min(bounds) * chat.n if bounds else math.ceil(made_up * MARGIN)
+        most_tokens = max(most_tokens, prompt + output)
+        price = one.endpoint.price
+        cost = cost_pico(Usage(prompt_tokens=prompt, completion_tokens=output), price)
+        if cost is None:  # vectors have a price of input alone
+            cost = cost_pico(Usage(prompt_tokens=prompt), price)
+        spend = max(spend, cost or 0)
+    return float(spend), float(most_tokens)
+
+
+def _billed(record: Record) -> Took:
+    """What the request comes to in the ledger; what has no price costs nothing here."""
+    last, usage = record.attempts[-1], record.usage
+    if usage is None:
+        if last.ended is not None:
+            return NOTHING
+        usage = estimate(record.body_bytes, 0)  # the client left; the provider may have read the prompt
+    return Took(1.0, float(usage.prompt_tokens + usage.completion_tokens), float(cost_pico(usage, last.endpoint.price) or 0))

@@ -194,6 +194,26 @@ class StillExecuting(GatewayError):
     code = "timeout"
 
 
+class BudgetExceeded(RequestError):
+    """A budget is spent. `told`: which, of whom, what is spent and reserved of it, and when it resets."""
+
+    status = 402
+    code = "budget_exceeded"
+    kind = "insufficient_quota"
+
+    def __init__(self, message: str, *, told: Mapping[str, object]) -> None:
+        super().__init__(message)
+        self.told = dict(told)
+
+
+class KeyRevoked(RequestError):
+    """This API key was revoked while its request was running."""
+
+    status = 401
+    code = "key_revoked"
+    kind = "authentication_error"
+
+
 class LimitTooSmall(RequestError):
     """The request needs more tokens than its limit ever holds: shorten it, or have the limit raised."""
 

@@ -69,7 +69,7 @@ async def reserve(store: Store, id: str, party: SpendingParty, draw: Draw, lease
 
 
 async def settle(store: Store, id: str, party: SpendingParty, draw: Draw, numbers: tuple[float, ...], spend: int, tokens: int = 0) -> None:
-    await store.command(party.settle(_id(id), draw, Settlement(Took(1.0, tokens, spend)), numbers))
+    await store.command(party.settle(_id(id), draw, Settlement(billed=Took(1.0, tokens, spend)), numbers))
 
 
 def refused(party: SpendingParty, numbers: tuple[float, ...]) -> Refusal | None:

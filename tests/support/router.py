@@ -207,7 +207,7 @@ async def running_router(
     port = runner.addresses[0][1]
     try:
         async with aiohttp.ClientSession() as http:
-            yield RunningRouter(f"http://127.0.0.1:{port}/v1", port, http, router, state, served, read_fd, once_counted)
+            yield RunningRouter(f"http://127.0.0.1:{port}/v1", port, http, router, state, served, read_fd, once=once_counted)
     finally:
         if store is not None:
             for task in keeping:

@@ -2,6 +2,8 @@
 
     packed    subjects as the bytes that scripts take
     scripts   the steps as commands, and what Redis answers
+    budgets   the same for those that have budgets; what is known of their spending
+    away      budgets while Redis is away
     lua/      the steps: reserve, settle, renew; and what routers tell each other
     limits    `Limits`: reserve and settle, whether Redis is there or not
 

@@ -51,7 +51,7 @@ def owner_of(subject: Subject, budgets: Sequence[Budget]) -> Owner:
     return Owner(subject.whose, (f"{prefix}:m", f"{prefix}:o"), tuple(budgets))
 
 
-class KnownSpending(msgspec.Struct):
+class KnownSpending(msgspec.Struct, weakref=True):
     """What is known of one owner's budgets, by name: the window, and what is spent in it at least."""
 
     spent: dict[str, tuple[int, int]] = {}  # a struct makes its own

@@ -20,6 +20,8 @@ from n4n.core.limits.levels import LEASE_MS, Grant, Ledger, Levels, Refusal, Set
 from n4n.core.limits.shares import share_of, used_at_start, used_meanwhile
 from n4n.core.limits.subjects import Draw, Rate, Subject
 from n4n.runtime.limits import scripts
+from n4n.runtime.limits.away import PursesAway
+from n4n.runtime.limits.budgets import KnownSpending, Owner, SpendingParty
 from n4n.runtime.limits.packed import Known, Party
 from n4n.runtime.stores import Command, Outcome, Store
 
@@ -84,7 +86,9 @@ class Limits:
         self._epoch_ms = (wall() - clock()) * 1000  # windows begin and end in Unix time
         self.routers = routers  # that live, as Redis knew last
         self._knowns: WeakValueDictionary[str, Known] = WeakValueDictionary()
+        self._spending: WeakValueDictionary[str, KnownSpending] = WeakValueDictionary()
         self._away: dict[str, _Away] = {}
+        self._purses = PursesAway()
         self._held: dict[Reservation, None] = {}  # those renewed longest ago come first
         self._announced: dict[str, float] = {}
         self._seen: dict[str, float] = {}
@@ -105,6 +109,11 @@ class Limits:
         """Subjects of one hash tag that are asked together. Worth keeping for as long as their numbers stand."""
         return Party(subjects, [self._known(subject) for subject in subjects])
 
+    def spending_party(self, subjects: Sequence[Subject], owners: Sequence[Owner]) -> SpendingParty:
+        """The same where some of them have budgets."""
+        spending = [self._spending.setdefault(owner.keys[0], KnownSpending()) for owner in owners]
+        return SpendingParty(subjects, [self._known(subject) for subject in subjects], owners, spending, self._now)
+
     def left(self, party: Party) -> float:
         """The share of the first subject's tightest bucket that is left, as far as this router knows; 1: it knows nothing."""
         known = party.knowns[0]
@@ -121,7 +130,7 @@ class Limits:
         """Each party by itself: everything it needs or nothing. In the order of `asks`; a grant beside a refusal is still held."""
         if self._store.state is not Breaker.CLOSED:
             return [self._reserved_here(id, party, draw) for party, draw in asks]
-        if self._away:
+        if self._away or self._purses:
             self._return()
         if self._lingering:
             self._send()
@@ -147,10 +156,14 @@ class Limits:
         reservation.is_open = False
         del self._held[reservation]
         party = reservation.party
-        if self._away and any(subject.keys[0] in self._away for subject in party.subjects):
+        is_away = bool(self._away) and any(subject.keys[0] in self._away for subject in party.subjects)
+        if isinstance(party, SpendingParty) and (is_away or self._store.state is not Breaker.CLOSED):
+            windows = party.spent(reservation.numbers)
+            self._purses.settle(reservation.id, party, windows, told.billed, self._now(), self.routers)
+        if is_away:
             self._settled_here(reservation, told)
         else:
-            self._linger(party.settle(reservation.id, reservation.draw, told))
+            self._linger(party.settle(reservation.id, reservation.draw, told, reservation.numbers))
 
     def give_back(self, reservation: Reservation) -> None:
         """It was not used at all."""
@@ -183,7 +196,7 @@ class Limits:
         """Leases that would expire before long are made to last."""
         if self._store.state is not Breaker.CLOSED:
             return
-        if self._away:
+        if self._away or self._purses:
             self._return()
         now, due = self._now(), dict[Party, list[Reservation]]()
         for reservation in self._held:
@@ -225,11 +238,18 @@ class Limits:
     def _reserved_here(self, id: bytes, party: Party, draw: Draw) -> Reservation | Refusal:
         self.fallbacks += 1
         now = self._now()
+        if isinstance(party, SpendingParty):
+            over = self._purses.short(party, now, self.routers, self._spenders())
+            if over is not None:
+                return over
         aways = [self._away_of(subject, now) for subject in party.subjects]
         answer = reserve([one.ledger for one in aways], id, [one.share for one in aways], draw, now)
         if isinstance(answer, Refusal):
             return answer
-        held = Reservation(id, party, draw, _numbers(answer, now), now)
+        numbers = _numbers(answer, now)
+        if isinstance(party, SpendingParty):
+            numbers += self._purses.take(id, party, draw, now)
+        held = Reservation(id, party, draw, numbers, now)
         self._held[held] = None
         return held
 
@@ -268,6 +288,15 @@ class Limits:
             used = away.ledger.levels(away.share, now).used
             added = used_meanwhile(away.share, used, away.start, now - away.since_ms)
             self._renewed(self.party(away.subject), self._holders(away.subject), added, now)
+        parties: dict[SpendingParty, dict[bytes, Draw]] = {party: {} for party in self._purses.returned(now)}
+        for id, party, draw in self._spenders():
+            parties.setdefault(party, {})[id] = draw
+        for party, held in parties.items():
+            self._store.post(party.renew_budgets(held))
+
+    def _spenders(self) -> list[tuple[bytes, SpendingParty, Draw]]:
+        """What is held of budgets."""
+        return [(one.id, one.party, one.draw) for one in self._held if isinstance(one.party, SpendingParty)]
 
     def _holders(self, subject: Subject) -> list[Reservation]:
         """Those whose leases are kept with this subject."""
@@ -278,6 +307,8 @@ class Limits:
 
     def _renewed(self, party: Party, group: Sequence[Reservation], added: Sequence[float], now: float) -> None:
         self._store.post(scripts.renew(party, {one.id: one.draw.stream for one in group}, added))
+        if group and isinstance(party, SpendingParty):
+            self._store.post(party.renew_budgets({one.id: one.draw for one in group}))
         for one in group:
             one.renewed_ms = now
             del self._held[one]
