@@ -1,4 +1,4 @@
-# One image for every role: `docker run n4n data-plane`, `… control-plane`, `… migrate`. docker-compose.yml shows them together.
+# One image for every role: `docker run n4n data-plane`, `… control-plane`, `… prober`, `… migrate`. docker-compose.yml shows them together.
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
@@ -27,7 +27,7 @@ ENV PATH=/opt/n4n/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
 WORKDIR /var/lib/n4n
 VOLUME /var/lib/n4n
 USER 10001:10001
-EXPOSE 8080 9400 9401
+EXPOSE 8080 9400 9401 9402
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 CMD ["python", "/opt/n4n/healthcheck.py"]
 ENTRYPOINT ["n4n"]

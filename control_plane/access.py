@@ -23,6 +23,7 @@ from n4n.core.budgets import Budget, resaved
 from n4n.core.directives import HEADER, KEYS, parse
 from n4n.core.discovery import ResourceId
 from n4n.core.errors import InvalidDirective, Problem
+from n4n.core.probes.rows import TENANT as PROBES
 from n4n.core.schema import Field
 from n4n.runtime.wire import encode_key, key_resource, tenant_resource
 
@@ -201,6 +202,8 @@ def new_key(tenant: str, settings: KeySettings, author: str, now: datetime) -> t
     public_id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
     secret, digest = _new_secret()
     settings = replace(settings, budgets=resaved((), settings.budgets, _ms(now)))
+    if tenant == PROBES:
+        raise InvalidRequest(f"tenant: {PROBES} is the one that probes are booked under; choose another name")
     return KeyRecord(public_id, tenant_name(tenant), digest, settings, author, now), f"{KEY_PREFIX}{public_id}-{secret}"
 
 

@@ -25,6 +25,7 @@ from n4n.core.attempts import Attempts, GiveUp, Send, Wait
 from n4n.core.candidates import Candidate, Cooldown, Plan
 from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, UpstreamRequest, Usage
 from n4n.core.dialects import Dialect, StreamDecoder
+from n4n.core.dialects.system_prompt import spelled_out
 from n4n.core.directives import NONE, Directives
 from n4n.core.errors import FailedAttempt, Failure, FailureClass, RequestError, StreamInterrupted, Untellable
 from n4n.core.large import LARGE
@@ -182,9 +183,10 @@ async def _attempt(
 def _encoded(router: Router, exchange: Exchange, dialect: Dialect, candidate: Candidate) -> UpstreamRequest:
     """The request as the candidate wants it; what that leaves out is noted. RequestError where nobody could read it."""
     chat, endpoint = exchange.chat, candidate.endpoint
-    call = dialect.encode(chat, endpoint, router.secret(candidate.account))
+    asked = spelled_out(chat, endpoint) if endpoint.explicit_system_prompt else chat
+    call = dialect.encode(asked, endpoint, router.secret(candidate.account))
     exchange.record.warnings = exchange.warnings + call.warnings
-    if chat.native is not None and dialect.speech(endpoint.upstream_model).shape != chat.native.dialect:
+    if chat.native is not None and (asked.native is None or dialect.speech(endpoint.upstream_model).shape != chat.native.dialect):
         exchange.record.warnings += exchange.skin.losses(chat)
     return call
 

@@ -15,7 +15,7 @@ WAIT_S = 2
 def role(command_line: bytes) -> str:
     """What the container's first program was started as; `init: true` puts another in front of it."""
     words = command_line.decode(errors="replace").split("\0")
-    return next((word for word in words if word in ("control-plane", "data-plane")), "")
+    return next((word for word in words if word in ("control-plane", "data-plane", "prober")), "")
 
 
 def lives(name: str) -> bool:
@@ -23,9 +23,10 @@ def lives(name: str) -> bool:
     try:
         if name == "control-plane":
             socket.create_connection(("127.0.0.1", int(os.environ.get("N4N_ADMIN_PORT", "9400"))), WAIT_S).close()
-        elif name == "data-plane":
-            port = os.environ.get("N4N_PORT", "8080")
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/live", timeout=WAIT_S).close()
+        elif name in ("data-plane", "prober"):
+            port = os.environ.get("N4N_PORT", "8080") if name == "data-plane" else os.environ.get("N4N_PROBER_PORT", "9402")
+            if port != "0":
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/live", timeout=WAIT_S).close()
     except OSError:
         return False
     return True  # a command that is no server is well as long as it runs

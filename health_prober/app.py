@@ -49,7 +49,7 @@ log = logging.getLogger("n4n.prober")
 
 def node_name(settings: Settings) -> str:
     """This prober's name in the fleet."""
-    return f"{settings.node or socket.gethostname()}-prober"
+    return settings.node or f"{socket.gethostname()}-prober"
 
 
 @asynccontextmanager

@@ -78,7 +78,12 @@ def sim_document(ports: Mapping[str, int]) -> Document:
 
 
 def _provider(place: _Place, port: int) -> Table:
-    return {"dialect": place.dialect, "base_url": f"http://127.0.0.1:{port}{place.path}", "allow_private": True}
+    return {
+        "dialect": place.dialect,
+        "base_url": f"http://127.0.0.1:{port}{place.path}",
+        "allow_private": True,
+        "probe_budget_usd_per_day": 1000,  # of play money
+    }
 
 
 def _endpoint(seller: str, model: str, upstream_model: str, price: Table) -> Table:

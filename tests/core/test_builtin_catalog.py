@@ -7,7 +7,7 @@ import pytest
 
 from n4n.catalogs import builtin_document, sim_document
 from n4n.catalogs.builtin import whole_document
-from n4n.core.catalog import compile_snapshot
+from n4n.core.catalog import PICO, compile_snapshot
 from n4n.core.document import DIALECTS, Document, parse_document
 
 PORTS = {"sim-east": 20101, "sim-west": 20102, "sim-eu": 20103}
@@ -52,6 +52,16 @@ def test_every_endpoint_has_a_price_a_region_and_features() -> None:
         assert Decimal(str(price.get("cached_input_per_1m", 0))) <= Decimal(str(price["input_per_1m"])), name
         assert endpoint["region"] in ("global", "us", "eu", "cn"), name
         assert "supports" in endpoint, name
+
+
+def test_probes_of_every_provider_are_cheap_and_reasoning_models_are_asked_for_what_they_do_not_refuse() -> None:
+    snapshot = compile_snapshot(parse_document(whole_document())[0], version=1, checksum="")
+
+    assert {provider.probe_budget_pico for provider in snapshot.providers.values()} == {PICO // 10}
+    assert {name for name, model in snapshot.models.items() if model.probe.max_tokens == 16} == {
+        "o3", "gpt-5", "gpt-5-mini", "gpt-5.4", "gpt-5.6", "gpt-6-sol", "gpt-6-luna",
+    }  # fmt: skip
+    assert {model.probe.max_tokens for model in snapshot.models.values()} == {1, 16}
 
 
 def test_every_dialect_has_a_provider() -> None:
@@ -243,6 +253,7 @@ def test_simulated_providers_listen_where_they_were_told_and_take_the_key_that_u
         "dialect": "anthropic",
         "base_url": "http://127.0.0.1:20102/anthropic",
         "allow_private": True,
+        "probe_budget_usd_per_day": 1000,
     }
     assert {account["credential"] for account in document["accounts"].values()} == {"env:N4N_SIM_KEY"}
 

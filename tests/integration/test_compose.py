@@ -31,6 +31,8 @@ SERVICE_KEYS = {
     "restart", "security_opt", "shm_size", "stop_grace_period", "tmpfs", "ulimits", "volumes",
 }  # fmt: skip
 TOP_KEYS = {"name", "services", "volumes"}
+PORTS = ("N4N_PORT", "N4N_ADMIN_PORT", "N4N_METRICS_PORT", "N4N_PROBER_PORT")
+LIVES = ("N4N_PORT", "N4N_ADMIN_PORT", "N4N_PROBER_PORT")  # where each role answers whether it lives
 Service = dict[str, object]
 
 
@@ -67,8 +69,8 @@ def test_the_file_holds_only_keys_that_compose_knows(services: dict[str, Service
 
 def test_there_are_two_of_each_plane_and_one_of_each_store(services: dict[str, Service]) -> None:
     assert set(services) - set(ours(services)) == {"postgres", "redis", "balancer"}
-    assert sorted(ours(services)) == ["control-plane-1", "control-plane-2", "data-plane-1", "data-plane-2"]
-    for role, differs in (("control-plane", set()), ("data-plane", {"N4N_NODE"})):
+    assert sorted(ours(services)) == [f"{role}-{number}" for role in ("control-plane", "data-plane", "prober") for number in (1, 2)]
+    for role, differs in (("control-plane", set()), ("data-plane", {"N4N_NODE"}), ("prober", {"N4N_NODE"})):
         first, second = ours(services, role).values()
         assert {name for name in environ_of(first) if environ_of(first)[name] != environ_of(second)[name]} == differs
 
@@ -93,7 +95,8 @@ def test_no_secret_stands_in_the_file(services: dict[str, Service]) -> None:
         for name, value in environ_of(service).items():
             if name.endswith(("_TOKEN", "_PASSWORD")):
                 assert value in SECRETS.values(), name
-    assert not any("ADMIN" in name and "TOKEN" in name for one in ours(services, "data-plane").values() for name in environ_of(one))
+    followers = [*ours(services, "data-plane").values(), *ours(services, "prober").values()]
+    assert not any("ADMIN" in name and "TOKEN" in name for one in followers for name in environ_of(one))
     assert "/.env" in (compose.ROOT / ".gitignore").read_text().split()
 
 
@@ -148,10 +151,10 @@ class Place:
         return next(role for role in self.fleet.roles if role.name == name)
 
     def at(self, version: int, access_version: int = 1) -> bool:
-        """Whether all four workers follow these versions."""
+        """Whether all four workers follow these versions, and both probers the catalog's."""
         nodes = cast(list[dict[str, object]], self.fleet.told("nodes"))
-        held = [(node["applied_version"], node["access_version"]) for node in nodes if node["connected"]]
-        return held == [(version, access_version)] * 4
+        held = sorted((node["role"], node["applied_version"], node["access_version"]) for node in nodes if node["connected"])
+        return held == [("data-plane", version, access_version)] * 4 + [("prober", version, 0)] * 2
 
     def ask(self) -> tuple[int, str]:
         """Status and catalog version of an answer through the balancer."""
@@ -166,7 +169,7 @@ class Map:
     def __init__(self, services: dict[str, Service], folder: Path, database_url: str, redis_url: str) -> None:
         self._services, self._folder = services, folder
         self._database_url, self._redis_url = database_url, redis_url
-        self.ports = {(name, kind): free_port() for name in ours(services) for kind in ("N4N_PORT", "N4N_ADMIN_PORT", "N4N_METRICS_PORT")}
+        self.ports = {(name, kind): free_port() for name in ours(services) for kind in PORTS}
 
     def role(self, name: str) -> Role:
         """A service as a process that has not been started."""
@@ -175,7 +178,7 @@ class Map:
         told = {**compose.image_environ(), **environ_of(service)}
         told = {variable: self._here(name, variable, value) for variable, value in told.items() if variable.startswith("N4N_")}
         told |= {kind: str(port) for (one, kind), port in self.ports.items() if one == name}
-        if command == "data-plane":
+        if command in ("data-plane", "prober"):
             told["CANARY"] = "sk-provider-canary"  # as from providers.env
         return Role(name, self._folder, {"ROLE": command, **told})
 
@@ -245,7 +248,8 @@ def test_the_services_start_answer_and_outlive_each_other(place: Place, upstream
     assert [place.ask() for _ in range(4)] == [(200, "1")] * 4
     assert all(member.served for member in place.balancer.members), "both routers answer"
     nodes = cast(list[dict[str, object]], place.fleet.told("nodes"))
-    assert {str(node["node"]).rsplit("-", 1)[0] for node in nodes} == {"data-plane-1", "data-plane-2"}
+    routers, probers = ([str(node["node"]) for node in nodes if node["role"] == role] for role in ("data-plane", "prober"))
+    assert {name.rsplit("-", 1)[0] for name in routers} == {"data-plane-1", "data-plane-2"} and probers == ["prober-1", "prober-2"]
 
     place.role("control-plane-1").kill()
     kill_children_too(place.role("data-plane-1"))
@@ -269,12 +273,12 @@ def test_the_image_knows_whether_its_role_lives(place: Place, monkeypatch: pytes
     assert found is not None and found.loader is not None
     healthcheck = importlib.util.module_from_spec(found)
     found.loader.exec_module(healthcheck)
-    for name, role in (("control-plane-1", "control-plane"), ("data-plane-2", "data-plane")):
-        for variable in ("N4N_PORT", "N4N_ADMIN_PORT"):
+    for name, role in (("control-plane-1", "control-plane"), ("data-plane-2", "data-plane"), ("prober-1", "prober")):
+        for variable in LIVES:
             monkeypatch.setenv(variable, place.role(name).environ[variable])
         command = f"/sbin/docker-init\0--\0/opt/n4n/bin/python\0/opt/n4n/bin/n4n\0{role}\0".encode()
         assert healthcheck.role(command) == role
         assert healthcheck.lives(role)
-        for variable in ("N4N_PORT", "N4N_ADMIN_PORT"):
+        for variable in LIVES:
             monkeypatch.setenv(variable, str(free_port()))
         assert not healthcheck.lives(role)
