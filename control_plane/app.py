@@ -19,6 +19,7 @@ from control_plane.gauges import Gauges, metrics_server
 from control_plane.health import EndpointHealth
 from control_plane.ledger import Ledger
 from control_plane.publisher import Publisher, backoff_s
+from control_plane.rating import Ratings
 from control_plane.reaper import Reaper
 from control_plane.repository import Repository
 from control_plane.roster import Roster
@@ -31,6 +32,7 @@ from control_plane.service.fleet import Fleet
 from control_plane.service.health import Health
 from control_plane.service.usage import Usage
 from control_plane.tokens import Tokens
+from control_plane.usage_reports import Reports
 from control_plane.versions import MAX_DOCUMENT_BYTES
 from n4n.core.breaker import Breaker
 from n4n.core.errors import StartFailed, StoreUnavailable
@@ -65,6 +67,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
     _refuse_taken(settings.admin_host, settings.admin_port)
     await _until_migrated(settings.database_url)
     repository, ledger = Repository(settings.database_url), Ledger(settings.database_url, _now, keep_days=settings.usage_keep_days)
+    reports, ratings = Reports(settings.database_url), Ratings(settings.database_url)
     publisher = Publisher(repository, poll_s=poll_s)
     roster = Roster(repository, place=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}", now=_now, refresh_s=heartbeat_s)
     try:
@@ -78,7 +81,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
                 Fleet(repository, publisher, roster, _Pinger(store).ask, _Findings(store).of_nodes, _now),
                 Health(EndpointHealth(publisher, store, ledger.reading, _now), _now),
                 Discovery(publisher, roster, heartbeat_s=heartbeat_s),
-                Usage(ledger),
+                Usage(ledger, reports, ratings, repository, _now),
             )
             tokens = Tokens(admin=settings.admin_token, node=settings.node_token, certified=bool(tls.ca))
             server = grpc.aio.server(interceptors=(tokens,), options=_OPTIONS)
@@ -89,8 +92,8 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
                     _log.info("the control plane serves on %s:%d", settings.admin_host, port)
                     yield Running(port, metrics_port)
     finally:
-        await repository.close()
-        await ledger.close()
+        for database in (repository, ledger, reports, ratings):
+            await database.close()
 
 
 @asynccontextmanager

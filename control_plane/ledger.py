@@ -1,4 +1,4 @@
-"""The usage ledger in Postgres: rows taken in once however often they come, partitions made ahead and dropped, reports over the roll-ups.
+"""The usage ledger in Postgres: rows taken in once however often they come, partitions made ahead and dropped.
 
 A batch is one transaction: COPY to a temporary table, out with the `unknown` rows that a real one replaces, in with what is new, and the
 difference of both added to the roll-ups. So the roll-ups are the sums of the ledger at any moment, also after a repetition.
@@ -11,20 +11,16 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from operator import attrgetter
-from typing import Final, cast
+from typing import Final
 
-import psycopg
 from sqlalchemy import text
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolExhausted
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.schema import DatabaseAway, engine_url, one_line
+from control_plane.schema import DatabaseAway
 from control_plane.tables import usage_ledger
+from control_plane.usage_database import UsageDatabase, driver_of
 from n4n.core.ledger import UNKNOWN, Row
 
 AHEAD: Final = 3  # days whose partitions stand ready
@@ -33,12 +29,9 @@ _LOCK: Final = 0x6E346E02  # Postgres advisory lock "n4n makes partitions"
 _REAPING: Final = 0x6E346E03  # "n4n closes what lost routers left"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTITION: Final = re.compile(r"usage_ledger_(\d{8})\Z")
-_COLUMNS: Final = tuple(column.name for column in usage_ledger.columns)
-_LIST: Final = ", ".join(_COLUMNS)
-GROUPS: Final[Mapping[str, str]] = {
-    "tenant": "tenant", "key": "key_id", "model": "model", "provider": "provider", "endpoint": "endpoint", "day": "day",
-}  # fmt: skip
-_SUMS: Final[Mapping[str, str]] = {  # of a roll-up, from rows of the ledger; `sign` is -1 for a row that goes
+COLUMNS: Final = tuple(column.name for column in usage_ledger.columns)
+_LIST: Final = ", ".join(COLUMNS)
+SUMS: Final[Mapping[str, str]] = {  # of a roll-up, from rows of the ledger; `sign` is -1 for a row that goes
     "attempts": "sign",
     "requests": "CASE WHEN attempt_no = 1 THEN sign ELSE 0 END",
     "failed": "CASE WHEN state IN ('failed', 'partial', 'unknown') THEN sign ELSE 0 END",
@@ -54,19 +47,10 @@ _SUMS: Final[Mapping[str, str]] = {  # of a roll-up, from rows of the ledger; `s
     "compared_completion_tokens": "CASE WHEN estimated OR counted_completion_tokens IS NULL THEN 0 ELSE sign * completion_tokens END",
     "cost_usd": "sign * coalesce(cost_usd, 0)",
 }
-_DAY, _HOUR = "CAST(started_at AT TIME ZONE 'UTC' AS date)", "date_trunc('hour', started_at, 'UTC')"
-_BY_DAY: Final = (("day", _DAY), *((name, name) for name in ("tenant", "key_id", "model", "provider", "endpoint")))
+DAY, _HOUR = "CAST(started_at AT TIME ZONE 'UTC' AS date)", "date_trunc('hour', started_at, 'UTC')"
+_BY_DAY: Final = (("day", DAY), *((name, name) for name in ("tenant", "key_id", "model", "provider", "endpoint")))
 _BY_HOUR: Final = (("hour", _HOUR), *((name, name) for name in ("endpoint", "provider", "model")))
 _log = logging.getLogger("n4n.control_plane")
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """One group of a report. `cost_usd` None: nothing in it had a price."""
-
-    group: str
-    sums: Mapping[str, int]
-    cost_usd: Decimal | None
 
 
 class Ledger:
@@ -74,31 +58,17 @@ class Ledger:
 
     def __init__(self, database_url: str, now: Callable[[], datetime], *, keep_days: int = 0, timeout_s: float = 12.0) -> None:
         """`keep_days`: how long single rows are kept, 0: for ever. The roll-ups are kept."""
-        self._engine: AsyncEngine = create_async_engine(
-            engine_url(database_url), pool_size=2, max_overflow=2, pool_timeout=5, pool_pre_ping=True, hide_parameters=True
-        )
-        self._now, self._keep_days, self._timeout_s = now, keep_days, timeout_s
+        self._database = UsageDatabase(database_url, connections=2, timeout_s=timeout_s)
+        self._now, self._keep_days = now, keep_days
         self._days: set[date] = set()  # whose partitions are there
 
     async def close(self) -> None:
         """Closes every connection."""
-        await self._engine.dispose()
-
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
-        try:
-            async with asyncio.timeout(self._timeout_s), self._engine.begin() as connection:
-                yield connection
-        except (OperationalError, InterfaceError) as error:
-            raise DatabaseAway(f"the database cannot be reached: {one_line(error)}") from error
-        except psycopg.Error as error:  # of COPY, which goes by SQLAlchemy
-            raise DatabaseAway(f"the database took no usage: {' '.join(str(error).split())[:200]}") from error
-        except (TimeoutError, PoolExhausted) as error:
-            raise DatabaseAway(f"the database did not answer within {self._timeout_s:g} s") from error
+        await self._database.close()
 
     def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A transaction of those who ask for more than a report."""
-        return self._transaction()
+        return self._database.transaction()
 
     async def keep(self) -> None:
         """Until cancelled: tomorrow's partitions are there before tomorrow, those that are too old go."""
@@ -122,14 +92,14 @@ class Ledger:
         kept = [row for row in rows if oldest is None or _started(row).date() >= oldest]
         if kept:
             await self._make({_started(row).date() for row in kept})
-            async with self._transaction() as connection:
+            async with self._database.transaction() as connection:
                 await self._take(connection, kept)
         return len(rows) - len(kept)
 
     @asynccontextmanager
     async def reaping(self) -> AsyncIterator[bool]:
         """Whether nobody else closes what lost routers left, while inside; at most for as long as a transaction may take."""
-        async with self._transaction() as connection:
+        async with self._database.transaction() as connection:
             yield bool((await connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _REAPING})).scalar_one())
 
     async def _take(self, connection: AsyncConnection, rows: Sequence[Row]) -> None:
@@ -148,7 +118,7 @@ class Ledger:
         missing = sorted(set(days) - self._days)
         if not missing:
             return
-        async with self._transaction() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             for day in missing:
                 first, after = (f"{at.isoformat()} 00:00+00" for at in (day, day + timedelta(days=1)))
@@ -163,9 +133,11 @@ class Ledger:
         oldest = self._oldest()
         if oldest is None:
             return
+        midnight = datetime.combine(oldest, time(), UTC)
         query = "SELECT relname FROM pg_inherits JOIN pg_class ON oid = inhrelid WHERE inhparent = CAST('usage_ledger' AS regclass)"
-        async with self._transaction() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            await connection.execute(text("DELETE FROM usage_rerated WHERE started_at < :oldest"), {"oldest": midnight})
             for (name,) in (await connection.execute(text(query))).all():
                 found = _PARTITION.match(name)
                 if found and (day := datetime.strptime(found[1], "%Y%m%d").replace(tzinfo=UTC).date()) < oldest:
@@ -173,53 +145,13 @@ class Ledger:
                     self._days.discard(day)
                     _log.info("usage rows of %s are older than %d days and dropped; their sums are kept", day, self._keep_days)
 
-    async def report(self, by: str, since: datetime, until: datetime | None) -> list[Total]:
-        """Sums by group (a name of GROUPS) of the attempts that began in [since, until), dearest group first, days in order.
-
-        Whole days come from the roll-up, a day that begins or ends within from its rows, which are there as long as they are kept.
-        """
-        first = _next_midnight(since)
-        last = datetime.combine(until.astimezone(UTC).date(), time(), UTC) if until is not None else None
-        spans = [(since, first if until is None else min(first, until))]
-        if until is not None and last is not None and last >= first:
-            spans.append((last, until))
-        values: dict[str, object] = {"first": first.date(), "last": last and last.date()}
-        parts = [_OF_WHOLE_DAYS[by]]
-        for number, (begin, end) in enumerate(spans):
-            if begin < end:
-                parts.append(_OF_ROWS[by].replace("#", str(number)))
-                values |= {f"begin{number}": begin, f"end{number}": end}
-        async with self._transaction() as connection:
-            found = await connection.execute(text(_report(parts, "1" if by == "day" else "cost_usd DESC, 1")), values)
-            return [_total(row) for row in found.all()]
-
-
-_OF_WHOLE_DAYS: Final = {
-    by: f"SELECT {group} AS grp, {', '.join(_SUMS)} FROM usage_by_day"  # noqa: S608  # names of columns, which are ours
-    " WHERE day >= :first AND (CAST(:last AS date) IS NULL OR day < :last)"
-    for by, group in GROUPS.items()
-}
-_OF_ROWS: Final = {
-    by: f"SELECT {_DAY if group == 'day' else group}, {', '.join(f'{told} AS {name}' for name, told in _SUMS.items())}"  # noqa: S608
-    " FROM (SELECT *, 1 AS sign FROM usage_ledger WHERE started_at >= :begin# AND started_at < :end#) AS rows"
-    for by, group in GROUPS.items()
-}
-
-
-def _report(parts: Sequence[str], order: str) -> str:
-    totals = ", ".join(f"CAST(sum({name}) AS {'numeric' if name == 'cost_usd' else 'bigint'}) AS {name}" for name in _SUMS)
-    return (
-        f"SELECT CAST(grp AS text), {totals} FROM ({' UNION ALL '.join(parts)}) AS parts"  # noqa: S608  # as above
-        f" GROUP BY grp HAVING sum(attempts) > 0 ORDER BY {order}"
-    )
-
 
 _REPLACE: Final = f"""
     WITH gone AS (
         DELETE FROM usage_ledger AS kept USING incoming AS come
         WHERE kept.started_at = come.started_at AND kept.attempt_id = come.attempt_id AND kept.state = 'unknown' AND come.state <> 'unknown'
         AND kept.started_at BETWEEN :least AND :most
-        RETURNING {", ".join(f"kept.{name}" for name in _COLUMNS)}
+        RETURNING {", ".join(f"kept.{name}" for name in COLUMNS)}
     )
     INSERT INTO changed ({_LIST}, sign) SELECT {_LIST}, -1 FROM gone"""  # noqa: S608  # names of columns, which are ours
 _INSERT: Final = f"""
@@ -236,17 +168,17 @@ def _add_up(table: str, groups: Sequence[tuple[str, str]]) -> str:
     """In the order of the key, so that two control planes never wait for each other in a circle."""
     names = ", ".join(name for name, _ in groups)
     numbers = ", ".join(str(number + 1) for number in range(len(groups)))
-    sums = ", ".join(f"sum({told})" for told in _SUMS.values())
-    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in _SUMS)
+    sums = ", ".join(f"sum({told})" for told in SUMS.values())
+    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in SUMS)
     return (
-        f"INSERT INTO {table} ({names}, {', '.join(_SUMS)}) SELECT {', '.join(told for _, told in groups)}, {sums} FROM changed"  # noqa: S608  # as above
+        f"INSERT INTO {table} ({names}, {', '.join(SUMS)}) SELECT {', '.join(told for _, told in groups)}, {sums} FROM changed"  # noqa: S608  # as above
         f" GROUP BY {numbers} ORDER BY {numbers} ON CONFLICT ({names}) DO UPDATE SET {added}"
     )
 
 
 async def _copy(connection: AsyncConnection, rows: Sequence[Row]) -> None:
-    driver = cast(psycopg.AsyncConnection, (await connection.get_raw_connection()).driver_connection)
-    read = [_started if name == "started_at" else attrgetter(name) for name in _COLUMNS]
+    driver = await driver_of(connection)
+    read = [_started if name == "started_at" else attrgetter(name) for name in COLUMNS]
     async with driver.cursor() as cursor, cursor.copy(f"COPY incoming ({_LIST}) FROM STDIN".encode()) as copy:
         for row in rows:
             await copy.write_row([value(row) for value in read])
@@ -254,17 +186,3 @@ async def _copy(connection: AsyncConnection, rows: Sequence[Row]) -> None:
 
 def _started(row: Row) -> datetime:
     return _EPOCH + timedelta(microseconds=row.started_us)
-
-
-def _next_midnight(at: datetime) -> datetime:
-    """The first midnight (UTC) at or after."""
-    day = datetime.combine(at.astimezone(UTC).date(), time(), UTC)
-    return day if day == at else day + timedelta(days=1)
-
-
-def _total(row: Sequence[object]) -> Total:
-    group, *values = row
-    sums = dict(zip(_SUMS, values, strict=True))
-    cost = Decimal(str(sums.pop("cost_usd")))
-    counts = {name: int(str(value)) for name, value in sums.items()}
-    return Total(str(group), counts, cost if counts["unpriced"] < counts["attempts"] else None)

@@ -73,3 +73,9 @@ class Forbidden(Refused):
     """A token that may not do this."""
 
     code = "permission_denied"
+
+
+class LabelTaken(Refused):
+    """There is a rating of that name."""
+
+    code = "label_taken"

@@ -198,3 +198,31 @@ def _roll_up(name: str, time: Column[Any], *groups: str) -> Table:
 
 usage_by_day = _roll_up("usage_by_day", Column("day", Date, primary_key=True), "tenant", "key_id", "model", "provider", "endpoint")
 usage_by_hour = _roll_up("usage_by_hour", Column("hour", DateTime(timezone=True), primary_key=True), "endpoint", "provider", "model")
+
+# Periods at other prices. A rating has a row for every attempt of its period: what it costs then, and nothing else of it.
+usage_ratings = Table(
+    "usage_ratings",
+    metadata,
+    Column("label", Text, primary_key=True),
+    Column("since", DateTime(timezone=True), nullable=False),
+    Column("until", DateTime(timezone=True), nullable=False),
+    Column("author", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("prices", Text, nullable=False),  # where they came from, in words
+    Column("rows", BigInteger, nullable=False),
+    Column("kept", BigInteger, nullable=False),  # of them at the price they had
+    Column("unpriced", BigInteger, nullable=False),
+    Column("before_usd", Numeric, nullable=False),
+    Column("cost_usd", Numeric, nullable=False),
+)
+usage_rerated = Table(
+    "usage_rerated",
+    metadata,
+    Column("label", Text, primary_key=True),
+    Column("started_at", DateTime(timezone=True), primary_key=True),
+    Column("attempt_id", Text, primary_key=True),
+    Column("cost_usd", Numeric),  # NULL: unpriced
+)
+usage_rerated_by_day = _roll_up(
+    "usage_rerated_by_day", Column("day", Date, primary_key=True), "label", "tenant", "key_id", "model", "provider", "endpoint"
+)

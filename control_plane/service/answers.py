@@ -28,6 +28,7 @@ _STATUS: Mapping[str, grpc.StatusCode] = {
     "version_conflict": grpc.StatusCode.ABORTED,
     "shrink": grpc.StatusCode.FAILED_PRECONDITION,
     "revoked": grpc.StatusCode.FAILED_PRECONDITION,
+    "label_taken": grpc.StatusCode.ALREADY_EXISTS,
     "not_found": grpc.StatusCode.NOT_FOUND,
     "unauthenticated": grpc.StatusCode.UNAUTHENTICATED,
     "permission_denied": grpc.StatusCode.PERMISSION_DENIED,
@@ -62,6 +63,27 @@ async def refuse(context: grpc.aio.ServicerContext[RequestType, ReplyType], refu
 
 def unary_handlers(service: ServiceDescriptor, methods: Mapping[str, Callable[..., object]]) -> grpc.GenericRpcHandler[Message, Message]:
     """Handlers of a service whose calls are all one request, one reply; `methods` by their names in the proto file."""
+    return grpc.method_handlers_generic_handler(service.full_name, _handlers(service, methods))
+
+
+def mixed_handlers(
+    service: ServiceDescriptor, methods: Mapping[str, Callable[..., object]], streams: Mapping[str, Callable[..., object]]
+) -> grpc.GenericRpcHandler[Message, Message]:
+    """As `unary_handlers`; `streams` answer one request with many replies."""
+    handlers = _handlers(service, methods)
+    for name, method in streams.items():
+        described = service.methods_by_name[name]
+        handlers[name] = grpc.unary_stream_rpc_method_handler(
+            method,
+            request_deserializer=message_factory.GetMessageClass(described.input_type).FromString,
+            response_serializer=lambda reply: reply.SerializeToString(),
+        )
+    return grpc.method_handlers_generic_handler(service.full_name, handlers)
+
+
+def _handlers(
+    service: ServiceDescriptor, methods: Mapping[str, Callable[..., object]]
+) -> dict[str, grpc.RpcMethodHandler[Message, Message]]:
     handlers = {}
     for name, method in methods.items():
         described = service.methods_by_name[name]
@@ -70,7 +92,7 @@ def unary_handlers(service: ServiceDescriptor, methods: Mapping[str, Callable[..
             request_deserializer=message_factory.GetMessageClass(described.input_type).FromString,
             response_serializer=lambda reply: reply.SerializeToString(),
         )
-    return grpc.method_handlers_generic_handler(service.full_name, handlers)
+    return handlers
 
 
 def author_of(told: str) -> str:

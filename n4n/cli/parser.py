@@ -34,8 +34,9 @@ class Parser(ArgumentParser):
 class Commands:
     """The subcommands of a parser."""
 
-    def __init__(self, parser: Parser) -> None:
-        self._action = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    def __init__(self, parser: Parser, *, required: bool = True) -> None:
+        """`required`: the parser does nothing by itself."""
+        self._action = parser.add_subparsers(metavar="COMMAND", required=required, parser_class=Parser)
 
     def add(self, name: str, *, about: str, epilog: str, more: str = "") -> Parser:
         """One more. `about` is its line in the list; `epilog` holds its example."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from n4n.core import schema
@@ -196,3 +197,37 @@ def api_key(text: str) -> str:
 def or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
     """As `read`, and the word `none` takes the rule away."""
     return lambda text: None if text == NONE else read(text)
+
+
+def names_of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+    """One or several of these, comma separated, each once."""
+
+    def read(text: str) -> tuple[str, ...]:
+        found = tuple(part.strip() for part in text.split(","))
+        for name in found:
+            if name not in known:
+                raise ArgumentTypeError(f"{name[:40]!r} is none of {', '.join(known)}{schema.nearest(name[:40], known)}")
+        if len(set(found)) < len(found):
+            raise ArgumentTypeError(f"{text[:80]!r} names one twice")
+        return found
+
+    return read
+
+
+def pair(text: str) -> tuple[str, str]:
+    """`name=value`."""
+    name, equals, value = text.partition("=")
+    if name and equals and value:
+        return name, value
+    raise ArgumentTypeError(f"{text[:80]!r} is not name=value")
+
+
+def share(text: str) -> Decimal:
+    """`1%` or `0.01`: from nothing to all."""
+    try:
+        found = Decimal(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except InvalidOperation:
+        found = Decimal(-1)
+    if 0 <= found <= 1:
+        return found
+    raise ArgumentTypeError(f"{text[:40]!r} is not a share: write 1% or 0.01")

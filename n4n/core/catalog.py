@@ -411,7 +411,7 @@ def _endpoint(name: str, raw: Mapping[str, object], model: Model, provider: Prov
         upstream_model=str(raw.get("upstream_model", model.id)),
         region=str(raw.get("region", "")),
         weight=cast(float, raw.get("weight", 1.0)),
-        price=_price_list(cast(Mapping[str, object] | None, raw.get("price"))),
+        price=price_list(cast(Mapping[str, object] | None, raw.get("price"))),
         supports=frozenset(cast(list[str], raw["supports"])) if "supports" in raw else None,
         body=cast(Mapping[str, object], raw.get("body", {})),
         context_window=_smaller(raw.get("context_window"), model.context_window),
@@ -429,14 +429,15 @@ def _smaller(own: object, other: int | None) -> int | None:
     return min(known, default=None)
 
 
-def _price_list(raw: Mapping[str, object] | None) -> PriceList | None:
+def price_list(raw: Mapping[str, object] | None) -> PriceList | None:
+    """An endpoint's `price` in its normal form; None: unpriced."""
     if not raw:
         return None
     tiers = (
         PriceTier(cast(int, tier["above_input_tokens"]), _price(tier)) for tier in cast(list[Mapping[str, object]], raw.get("tiers", []))
     )
     named = cast(Mapping[str, Mapping[str, object]], raw.get("service_tiers", {}))
-    services = {name: prices for name, inner in named.items() if (prices := _price_list(inner)) is not None}
+    services = {name: prices for name, inner in named.items() if (prices := price_list(inner)) is not None}
     prices = PriceList(_price(raw), tuple(sorted(tiers, key=lambda tier: tier.above_input_tokens)), services)
     return prices if prices.tiers or prices.services or prices.base != Price() else None  # nothing said is unpriced, not free
 

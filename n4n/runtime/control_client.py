@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Self, TypeVar, cast
@@ -24,7 +24,8 @@ from n4n.core.errors import Problem, StartFailed
 from n4n.runtime.control_health import HealthReport, health_report, health_request
 from n4n.runtime.control_link import open_channel
 from n4n.runtime.tls import NO_TLS, TlsFiles
-from n4n.v1 import access_pb2, audit_pb2, catalog_pb2, fleet_pb2, types_pb2, usage_pb2
+from n4n.runtime.usage_calls import UsageCalls
+from n4n.v1 import access_pb2, audit_pb2, catalog_pb2, fleet_pb2, types_pb2
 
 ERROR_DETAIL = "n4n-error-bin"
 CALL_S = 15.0
@@ -193,27 +194,6 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class UsageTotal:
-    """What the attempts of one group came to; `cost_usd` None: nothing in it had a price, `unpriced` attempts are not in it."""
-
-    group: str
-    requests: int
-    attempts: int
-    failed: int
-    unknown: int
-    unpriced: int
-    estimated: int
-    prompt_tokens: int
-    cached_tokens: int
-    cache_write_tokens: int
-    completion_tokens: int
-    reasoning_tokens: int
-    counted_completion_tokens: int
-    compared_completion_tokens: int
-    cost_usd: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class AuditEntry:
     """One change. `before_json` and `after_json`: what differs, as JSON objects; empty: the thing was not there."""
 
@@ -228,7 +208,7 @@ class AuditEntry:
     after_json: str
 
 
-class ControlClient:
+class ControlClient(UsageCalls):
     """An async context manager; every call raises ControlRefused and nothing else. `targets`: host:port each."""
 
     def __init__(
@@ -380,13 +360,6 @@ class ControlClient:
         """Every endpoint of a model (empty: of all), with the errors of the last `window_ms`."""
         return health_report(await self._ask("Fleet/Health", health_request(model, window_ms), fleet_pb2.HealthReply))
 
-    # Usage.
-
-    async def usage(self, by: str, since_ms: int, until_ms: int | None = None) -> tuple[UsageTotal, ...]:
-        """Sums by tenant, key, model, provider, endpoint or day, of the attempts that began in this span (Unix ms)."""
-        request = usage_pb2.UsageQuery(by=by, since_ms=since_ms, until_ms=until_ms)
-        return tuple(map(_total, (await self._ask("Usage/Query", request, usage_pb2.UsageReply)).rows))
-
     # Audit.
 
     async def audit(
@@ -399,6 +372,10 @@ class ControlClient:
 
     # The wire.
 
+    async def ask(self, method: str, request: Message, reply: type[Reply]) -> Reply:
+        """One answer to one call, `Service/Method`."""
+        return await self._ask(method, request, reply)
+
     async def _ask(self, method: str, request: Message, reply: type[Reply]) -> Reply:
         channel = await self._connected()
         call = channel.unary_unary(f"/n4n.v1.{method}", type(request).SerializeToString, reply.FromString)
@@ -407,6 +384,16 @@ class ControlClient:
         except grpc.aio.AioRpcError as error:
             raise self._refusal(error) from None
         return answer
+
+    async def ask_many(self, method: str, request: Message, reply: type[Reply]) -> AsyncIterator[Reply]:
+        """The answers to one call, as they come, however long that takes: a control plane that is gone is noticed by the connection."""
+        channel = await self._connected()
+        open_call = channel.unary_stream(f"/n4n.v1.{method}", type(request).SerializeToString, reply.FromString)
+        try:
+            async for answer in open_call(request, metadata=(("authorization", f"Bearer {self._token}"),)):
+                yield answer
+        except grpc.aio.AioRpcError as error:
+            raise self._refusal(error) from None
 
     async def _connected(self) -> grpc.aio.Channel:
         if self._channel is not None:
@@ -565,24 +552,4 @@ def _node(told: fleet_pb2.NodeInfo) -> Node:
         last_nack=told.last_nack,
         last_seen_ms=told.last_seen_ms,
         last_ack_ms=told.last_ack_ms,
-    )
-
-
-def _total(told: usage_pb2.UsageRow) -> UsageTotal:
-    return UsageTotal(
-        group=told.group,
-        requests=told.requests,
-        attempts=told.attempts,
-        failed=told.failed,
-        unknown=told.unknown,
-        unpriced=told.unpriced,
-        estimated=told.estimated,
-        prompt_tokens=told.prompt_tokens,
-        cached_tokens=told.cached_tokens,
-        cache_write_tokens=told.cache_write_tokens,
-        completion_tokens=told.completion_tokens,
-        reasoning_tokens=told.reasoning_tokens,
-        counted_completion_tokens=told.counted_completion_tokens,
-        compared_completion_tokens=told.compared_completion_tokens,
-        cost_usd=told.cost_usd if told.HasField("cost_usd") else None,
     )

@@ -11,7 +11,7 @@ import pytest
 from n4n.cli import usage
 from n4n.cli.parser import Commands, Parser
 from n4n.cli.values import past
-from n4n.runtime.control_client import UsageTotal
+from n4n.runtime.usage_calls import UsageTotal
 
 TOTALS = (
     UsageTotal("acme", 3, 4, 1, 0, 0, 0, 1000, 200, 10, 110, 40, 100, 110, "1234567890.000000000001"),

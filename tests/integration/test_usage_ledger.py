@@ -13,8 +13,9 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from control_plane.ledger import GROUPS, Ledger
+from control_plane.ledger import Ledger
 from control_plane.schema import migrate
+from control_plane.usage_reports import GROUPS, Question, Reports
 from n4n.core.ledger import Row, read_rows
 from n4n.runtime.control_client import ControlClient
 from n4n.v1 import usage_pb2
@@ -45,6 +46,13 @@ async def ledger(postgres_url: str) -> AsyncIterator[Ledger]:
     await made.close()
 
 
+@pytest_asyncio.fixture
+async def reports(postgres_url: str) -> AsyncIterator[Reports]:
+    made = Reports(postgres_url)
+    yield made
+    await made.close()
+
+
 def answers(url: str, query: str) -> list[tuple[object, ...]]:
     with psycopg.connect(libpq_url(url)) as connection:
         return connection.execute(query.encode()).fetchall()
@@ -69,7 +77,7 @@ async def test_a_batch_that_comes_again_from_two_sides_at_once_is_there_once(led
     ]
 
 
-async def test_a_late_real_row_replaces_an_unknown_one_and_never_the_other_way(ledger: Ledger, postgres_url: str):
+async def test_a_late_real_row_replaces_an_unknown_one_and_never_the_other_way(ledger: Ledger, reports: Reports, postgres_url: str):
     unknown = rows(1, 3, state="unknown", prompt_tokens=99, cost_usd="5")
 
     await ledger.take(unknown)
@@ -77,7 +85,7 @@ async def test_a_late_real_row_replaces_an_unknown_one_and_never_the_other_way(l
     await ledger.take(unknown)
 
     assert answers(postgres_url, "SELECT state, count(*) FROM usage_ledger GROUP BY 1 ORDER BY 1") == [("ok", 2), ("unknown", 1)]
-    (total,) = await ledger.report("tenant", NOW - timedelta(days=1), None)
+    (total,) = await reports.report(("tenant",), Question(NOW - timedelta(days=1)))
     assert (total.sums["attempts"], total.sums["unknown"], total.sums["prompt_tokens"]) == (3, 1, 2 * 12 + 99)
     assert total.cost_usd == Decimal("5.00012")
 
@@ -91,7 +99,7 @@ async def test_rows_of_every_day_find_their_partition_and_those_too_old_are_told
     assert {row[0] for row in answers(postgres_url, "SELECT day FROM usage_by_day")} == {late.date(), future.date()}
 
 
-async def test_partitions_stand_ready_and_old_ones_go_while_their_sums_stay(ledger: Ledger, postgres_url: str):
+async def test_partitions_stand_ready_and_old_ones_go_while_their_sums_stay(ledger: Ledger, reports: Reports, postgres_url: str):
     await ledger.take(rows(1, 2, NOW - timedelta(days=30)))
     later = Ledger(postgres_url, lambda: NOW + timedelta(days=2), keep_days=30)
     keeping = asyncio.create_task(later.keep())
@@ -103,17 +111,17 @@ async def test_partitions_stand_ready_and_old_ones_go_while_their_sums_stay(ledg
     await later.close()
 
     assert "usage_ledger_20261031" not in found
-    assert (await ledger.report("day", NOW - timedelta(days=60), None))[0].group == "2026-10-31"
+    assert (await reports.report(("day",), Question(NOW - timedelta(days=60))))[0].groups == ("2026-10-31",)
 
 
-async def test_a_report_is_exact_where_it_begins_or_ends_within_a_day(ledger: Ledger):
+async def test_a_report_is_exact_where_it_begins_or_ends_within_a_day(ledger: Ledger, reports: Reports):
     for day in range(4):
         for hour in (0, 6, 18):
             at = NOW.replace(hour=hour) - timedelta(days=day)
             await ledger.take(rows(1 + 100 * day + hour, 2, at, tenant=f"t{hour}", endpoint="e" if day else "f"))
 
     async def counted(by: str, since: datetime, until: datetime | None = None) -> dict[str, int]:
-        return {one.group: one.sums["attempts"] for one in await ledger.report(by, since, until)}
+        return {one.groups[0]: one.sums["attempts"] for one in await reports.report((by,), Question(since, until))}
 
     two_days_ago = NOW.replace(hour=5) - timedelta(days=2)
     assert await counted("tenant", two_days_ago) == {"t0": 4, "t6": 6, "t18": 6}
@@ -126,10 +134,12 @@ async def test_a_report_is_exact_where_it_begins_or_ends_within_a_day(ledger: Le
         assert sum((await counted(by, NOW - timedelta(days=9))).values()) == 24
 
 
-async def test_what_has_no_price_is_unknown_and_not_free(ledger: Ledger):
+async def test_what_has_no_price_is_unknown_and_not_free(ledger: Ledger, reports: Reports):
     await ledger.take(rows(1, 2, cost_usd=None, tenant="free") + rows(3, 1, cost_usd=None, tenant="half") + rows(4, 1, tenant="half"))
 
-    told = {one.group: (one.cost_usd, one.sums["unpriced"]) for one in await ledger.report("tenant", NOW - timedelta(days=1), None)}
+    told = {
+        one.groups[0]: (one.cost_usd, one.sums["unpriced"]) for one in await reports.report(("tenant",), Question(NOW - timedelta(days=1)))
+    }
 
     assert told == {"free": (None, 2), "half": (Decimal("0.00006"), 1)}
 

@@ -68,6 +68,13 @@ ROWS: dict[str, tuple[str, ...]] = {
         "INSERT INTO audit (at, author, source, action, kind, name, before, after) VALUES (now(), 'ann', 'ipv4:127.0.0.1:1', 'create', "
         "'key', 'abcdefghijkl', NULL, '{\"tenant\": \"acme\"}')",
     ),
+    "0009": (
+        "INSERT INTO usage_ratings VALUES ('november-2', now(), now(), 'ann', now(), 'a file', 1, 0, 0, 0.5, 0.25)",
+        "INSERT INTO usage_rerated VALUES ('november-2', now(), 'att_000000000000000000000001', 0.25)",
+        "INSERT INTO usage_rerated_by_day VALUES (now(), 'november-2', 'acme', 'k', 'm', 'p', 'e', "
+        + ", ".join("0" for _ in range(13))
+        + ", 0.25)",
+    ),
 }
 
 
