@@ -11,14 +11,11 @@ import pytest
 
 from n4n.core.catalog import Timeouts
 from tests.simulation.clock import VirtualLoop
-from tests.simulation.world import DONE, FINISH, ROLE, Client, Script, World, refusal, spoken, whole
+from tests.simulation.load import GOOD
+from tests.simulation.world import Client, Script, World, refusal
 from tests.support.endpoints import chat, endpoint, model
 
 Fault = Callable[[str, float, random.Random], Script | None]  # of an endpoint, at an instant of the run; None: it answers
-GOOD = {
-    False: Script(0.2, 200, ((0.0, whole("1")),)),
-    True: Script(0.1, 200, ((0.0, ROLE), *((0.05, spoken("1", at)) for at in range(5)), (0.0, FINISH), (0.0, DONE))),
-}
 DOWN = (60.0, 120.0)  # the minute of an outage
 
 

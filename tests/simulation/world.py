@@ -14,6 +14,7 @@ from data_plane.record import Record
 from data_plane.request import Exchange, serve
 from data_plane.router import Router
 from n4n.core.access import Key
+from n4n.core.breaker import Breaker
 from n4n.core.catalog import Endpoint, Model
 from n4n.core.chat import ChatRequest, Chunk, UpstreamRequest, Usage
 from n4n.core.dialects.table import DIALECTS
@@ -49,6 +50,7 @@ class Dispatch:
     at: float
     deadline: float
     barred: bool  # a binding cooldown of the endpoint was in force
+    doubted: bool  # its breaker was not closed
     ended: float | None = None
 
 
@@ -79,7 +81,8 @@ class World:
         name = body["model"]
         now = self.clock()
         view = self.health.views.get(name)
-        call = Dispatch(name, request_id, now, phases.deadline, view is not None and view.cooldown_until > now)
+        barred, doubted = (False, False) if view is None else (view.cooldown_until > now, view.breaker.kept is not Breaker.CLOSED)
+        call = Dispatch(name, request_id, now, phases.deadline, barred, doubted)
         self.calls.append(call)
         script = self._answer(name, len(self.calls), body.get("stream") is True)
         try:
