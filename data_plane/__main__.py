@@ -1,4 +1,4 @@
-"""`python -m data_plane`: the supervisor of a data plane, or, with N4N_WORKER, one of its workers."""
+"""`python -m data_plane`: the supervisor of a data plane; with N4N_WORKER one of its workers, with N4N_COUNTING what counts for them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from n4n.runtime.settings import Settings, read_settings
 def main(settings: Settings) -> int:
     """Runs until told to stop, then 0; StartFailed when it cannot start. The supervisor never imports grpc."""
     log_as_json("data-plane", settings.log_level)
+    if settings.counting:
+        from data_plane.counting_process import main as count_tokens
+
+        return count_tokens(settings)
     if not settings.worker:
         from data_plane.listeners import check_free
         from data_plane.own_folder import own_folder

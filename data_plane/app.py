@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 import n4n
+from data_plane.counting import Counting
 from data_plane.health import Health
 from data_plane.idempotency import Once
 from data_plane.intake import Intake, SharedIntake
@@ -80,6 +81,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     run = f"{settings.worker}-{time.time_ns():x}-{os.getpid()}"
     segments = Segments(settings.data_path / "usage", run, carried=ledger.unsettled, most_bytes=settings.usage_disk_mib << 20)
     ledger.segments = segments
+    if settings.counting_socket:
+        ledger.counting = Counting(settings.counting_socket, settings.count_one_in, ledger, clock=clock)
     tracing = tracing_of(os.environ, "data-plane", node_name(settings))
     served = Web(
         router, Meter(instruments, lines, ledger, None if tracing is None else Tracer(tracing, time.time), settings.log_one_in), settings
@@ -110,6 +113,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         ]
         if limiting is not None:
             tasks.append(group.create_task(limiting.keep(), name="limits"))
+        if ledger.counting is not None:
+            tasks.append(group.create_task(ledger.counting.keep(instruments), name="counting"))
         if ledger.known is not None:
             tasks.append(group.create_task(ledger.known.keep(), name="open attempts"))
         try:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
+from data_plane.counting import Counting, Waiting
 from data_plane.record import AttemptRecord, Record
+from n4n.core.chat import Usage
+from n4n.core.counting.wire import Counted
 from n4n.core.ledger import DISPATCHED, RATIO, SETTLED
 from n4n.core.pricing import cost_pico, usd
-from n4n.core.usage import BYTES_PER_TOKEN, estimate
+from n4n.core.usage import BYTES_PER_TOKEN, MISSING, estimate, settled
 from n4n.runtime.open_attempts import OpenAttempts
 from n4n.runtime.segments import Segments
 
@@ -17,9 +21,11 @@ _ENCODE = msgspec.json.Encoder().encode
 _HEAD = b'["%b",%d,%b,%d,%b,%b,%b,%b,%b'
 _ROUTE = b"%b,%b,%b,%b,%b,%d"
 _MOST_ROUTES = 8192
-_DISPATCHED = DISPATCHED + b"%b,%d,%d,%b]\n"
-_SETTLED = SETTLED + b"%b,%b,%b,%b,%d,%d,%d,%d,%d,%b,%b,%b,%b,%b,%.3f,%b,%d]\n"
+_DISPATCHED = DISPATCHED + b"%b,%d,%d,%b%b]\n"
+_SETTLED = SETTLED + b"%b,%b,%b,%b,%d,%d,%d,%d,%d,%b,%b,%b,%b,%b,%.3f,%b,%d%b]\n"
+_SELDOM = b",%b,%b,%b,%d,%d,%d,%d,%d"
 _RATIO = _ENCODE(RATIO)
+_NOTHING = Usage()
 
 
 class Ledger:
@@ -30,6 +36,7 @@ class Ledger:
         self._routes: dict[tuple[str, str, str | None, int], tuple[bytes, bytes]] = {}
         self.segments: Segments | None = None
         self.known: OpenAttempts | None = None
+        self.counting: Counting | None = None
 
     def unsettled(self) -> list[bytes]:
         """The dispatch lines of what is under way."""
@@ -52,7 +59,7 @@ class Ledger:
             _word(record.priority),
         )
         prompt, output = -(-record.body_bytes // BYTES_PER_TOKEN), _least(record.most_output, attempt.endpoint.max_output_tokens)
-        line = _DISPATCHED % (attempt.head, prompt, output, price)
+        line = _DISPATCHED % (attempt.head, prompt, output, price, b"," + record.tags if record.tags else b"")
         self._open[attempt.attempt_id] = line
         if self.segments is not None:
             self.segments.append(line)
@@ -77,21 +84,79 @@ class Ledger:
         """Every attempt so far has ended, well or not; settling again what is settled is nothing."""
         for attempt in record.attempts:
             if self._open.pop(attempt.attempt_id, None) is not None and self.segments is not None:
-                self.segments.append(_settled(record, attempt))
+                latency_ms = ((attempt.ended if attempt.ended is not None else record.clock()) - attempt.started) * 1000
+                self.segments.append(_row(record, attempt, latency_ms, _counts(record, attempt)))
                 if self.known is not None and self.known.crowded:
                     self.known.settled(attempt.attempt_id)
+                if self.counting is not None and attempt is record.attempts[-1]:
+                    self.counting.settled(record, attempt, latency_ms)
+
+    def revise(self, waiting: Waiting, told: Counted) -> None:
+        """The row of an attempt once more, with its exact counts; what was billed by an estimate is billed by them."""
+        record, attempt, estimated = waiting.record, waiting.attempt, waiting.record.counted
+        if estimated is None or self.segments is None:
+            return
+        usage = settled(waiting.reported, _exact(told, estimated), waiting.output_bytes > 0)
+        prompt, completion = _comparable(usage, told)
+        if prompt is None and completion is None:
+            return
+        if self.counting is not None and not usage.doubt:
+            for direction, reported, counted in (
+                ("input", usage.prompt_tokens, prompt),
+                ("output", usage.completion_tokens, completion),
+            ):
+                if counted is not None:
+                    self.counting.compare(attempt.endpoint.id, direction, reported, counted)
+        cost = usd(cost_pico(usage, attempt.endpoint.price))
+        self.segments.append(_row(record, attempt, waiting.latency_ms, _Counts(usage, cost, prompt, completion, _word(told.encoding), 1)))
 
 
-def _settled(record: Record, attempt: AttemptRecord) -> bytes:
+class _Counts(msgspec.Struct):
+    """The numbers of a row: what is billed, and what was counted by what; None: that side was not."""
+
+    usage: Usage
+    cost_usd: str | None
+    prompt: int | None = None
+    completion: int | None = None
+    by: bytes = b"null"
+    revision: int = 0
+
+
+def _counts(record: Record, attempt: AttemptRecord) -> _Counts:
+    """As they are known when an attempt ends."""
     last = attempt is record.attempts[-1]
-    usage = record.usage if last else None
-    counted = record.counted if last else None
-    cost = record.cost_usd
+    counted = record.counted
+    if last and record.usage is not None:
+        if counted is None:
+            return _Counts(record.usage, record.cost_usd)
+        return _Counts(record.usage, record.cost_usd, counted.prompt_tokens, counted.completion_tokens, _RATIO)
+    if not (attempt.ended is None and record.outcome == "cancelled"):
+        return _Counts(_NOTHING, "0")
+    read = replace(estimate(record.body_bytes, 0), doubt=MISSING)  # the provider may have read the prompt, and bills for that
+    return _Counts(read, usd(cost_pico(read, attempt.endpoint.price)), read.prompt_tokens, 0, _RATIO)
+
+
+def _exact(told: Counted, estimated: Usage) -> Usage:
+    """Our count, where a side was counted; else the estimate of it."""
+    output = estimated.completion_tokens if told.output is None else told.output + told.reasoning
+    return Usage(estimated.prompt_tokens if told.prompt is None else told.prompt, output, estimated=True)
+
+
+def _comparable(usage: Usage, told: Counted) -> tuple[int | None, int | None]:
+    """Counts of input and output to stand beside what was reported; of what is doubted, all there is.
+
+    Reasoning that a provider counts is mostly not shown as it was, so that its own number has to do for that part.
+    """
+    output = None if told.output is None else told.output + (usage.reasoning_tokens or told.reasoning)
+    if usage.doubt:
+        return told.prompt, output
+    heard = usage.audio_output_tokens or usage.image_output_tokens
+    return told.prompt if told.prompt_exact else None, output if told.output_exact and not heard else None
+
+
+def _row(record: Record, attempt: AttemptRecord, latency_ms: float, counts: _Counts) -> bytes:
+    last, usage = attempt is record.attempts[-1], counts.usage
     state = _state(record, attempt, shown=last and record.ttft_s is not None)
-    if usage is None:
-        usage, cost = estimate(record.body_bytes if state == "cancelled" else 0, 0), "0"
-        if state == "cancelled":  # the provider may have read the prompt, and bills for that
-            counted, cost = usage, usd(cost_pico(usage, attempt.endpoint.price))
     known = attempt.ended is not None or record.outcome == "cancelled"
     return _SETTLED % (
         attempt.head,
@@ -103,14 +168,33 @@ def _settled(record: Record, attempt: AttemptRecord) -> bytes:
         usage.cache_write_tokens,
         usage.completion_tokens,
         usage.reasoning_tokens,
-        b"null" if counted is None else b"%d" % counted.prompt_tokens,
-        b"null" if counted is None else b"%d" % counted.completion_tokens,
-        b"null" if counted is None else _RATIO,
-        b"true" if usage.estimated and counted is not None else b"false",
-        _money(cost),
-        ((attempt.ended if attempt.ended is not None else record.clock()) - attempt.started) * 1000,
+        b"null" if counts.prompt is None else b"%d" % counts.prompt,
+        b"null" if counts.completion is None else b"%d" % counts.completion,
+        counts.by,
+        b"true" if usage.estimated else b"false",
+        _money(counts.cost_usd),
+        latency_ms,
         b"null" if not last or record.ttft_s is None else b"%.3f" % (record.ttft_s * 1000),
         usage.cache_write_1h_tokens,
+        _seldom(record, counts),
+    )
+
+
+def _seldom(record: Record, counts: _Counts) -> bytes:
+    """The rest of a row; nothing where all of it is as it usually is."""
+    usage = counts.usage
+    audio, image = usage.audio_input_tokens or usage.audio_output_tokens, usage.image_input_tokens or usage.image_output_tokens
+    if not (usage.service_tier or usage.doubt or record.tags or audio or image or counts.revision):
+        return b""
+    return _SELDOM % (
+        _word(usage.service_tier),
+        _word(usage.doubt or None),
+        record.tags or b"{}",
+        usage.audio_input_tokens,
+        usage.audio_output_tokens,
+        usage.image_input_tokens,
+        usage.image_output_tokens,
+        counts.revision,
     )
 
 

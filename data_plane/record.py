@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -16,6 +16,9 @@ from n4n.core.errors import Failure, GatewayError
 from n4n.core.tracing import Parent, traceparent
 from n4n.runtime.tracing import new_span_id
 from n4n.runtime.upstream import Reply
+
+if TYPE_CHECKING:
+    from data_plane.counting import Counting
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -46,8 +49,19 @@ class AttemptRecord(msgspec.Struct):
     span_id: int = 0  # 0: it is not traced
 
 
+class Answered(msgspec.Struct):
+    """What is needed to count an answer: the request as it was sent, and what came of it. `pieces` None: not all of them are there."""
+
+    body: bytes
+    pieces: list[bytes] | None
+    reported: Usage | None
+    output_bytes: int
+
+
 class Settling(Protocol):
     """Who is told of every dispatch before it is made."""
+
+    counting: Counting | None  # None: nothing is counted beside what providers report
 
     def dispatched(self, record: Record, attempt: AttemptRecord) -> None:
         """This one is next; those before it have ended."""
@@ -87,6 +101,9 @@ class Record(msgspec.Struct):
     usage_told: bytes | None = None  # its JSON, once it was told
     cost_usd: str | None = None  # exact, in plain decimals; None: unpriced, or not known yet
     counted: Usage | None = None
+    sent: bytes = b""  # the body of the newest attempt
+    answered: Answered | None = None  # None: nothing came that could be counted, or nobody counts
+    tags: bytes = b""  # of its rows, a JSON object; empty: it has none
     warnings: tuple[str, ...] = ()
     no_store: bool = False  # the client asked for no gateway cache
     replayed: bool = False  # the answer is that of an earlier request with the same idempotency key

@@ -16,6 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from data_plane.answers import Answer
+from data_plane.billing import bill
+from data_plane.counting import Kept
 from data_plane.health import Measured
 from data_plane.record import AttemptRecord, Record
 from data_plane.router import Router
@@ -30,10 +32,8 @@ from n4n.core.directives import NONE, Directives
 from n4n.core.errors import FailedAttempt, Failure, FailureClass, RequestError, StreamInterrupted, Untellable
 from n4n.core.large import LARGE
 from n4n.core.plan import plan
-from n4n.core.pricing import cost_pico, usd
 from n4n.core.skins.skin import Skin
 from n4n.core.stream_guard import Abandon, Finish, GuardState, Hold, Interrupt, Pass, Release, StreamGuard
-from n4n.core.usage import estimate, settled
 from n4n.runtime.labels import new_attempt_id
 from n4n.runtime.signing import signed
 from n4n.runtime.upstream import Phases, Reply, UpstreamFault
@@ -202,6 +202,7 @@ async def _call(
     spending: Spending | None,
 ) -> Failure | None:
     chat, record = exchange.chat, exchange.record
+    record.sent = call.body
     phases = _phases(made, chat, deadline)
     sent = router.clock()
     try:
@@ -260,7 +261,7 @@ async def _take_whole(router: Router, exchange: Exchange, dialect: Dialect, repl
     record.output_came(now)
     record.last_chunk = came
     record.attempt_ended(None)
-    _bill(exchange, came.usage, came.output_bytes)
+    bill(record, came.usage, came.output_bytes, [came.payload])
     answer.put((came,))
     await answer.finish(record.usage)
     record.succeeded()
@@ -270,7 +271,7 @@ async def _take_whole(router: Router, exchange: Exchange, dialect: Dialect, repl
 class _Reading:
     """One answer while it is read."""
 
-    __slots__ = ("chat", "decoder", "dialect", "first_token_at", "guard", "output_bytes", "reply", "usage")
+    __slots__ = ("chat", "decoder", "dialect", "first_token_at", "guard", "kept", "output_bytes", "reply", "usage")
 
     def __init__(self, made: Plan, dialect: Dialect, chat: ChatRequest, reply: Reply, first_token_at: float) -> None:
         self.dialect, self.chat, self.reply = dialect, chat, reply
@@ -279,15 +280,26 @@ class _Reading:
         self.first_token_at: float | None = first_token_at  # None: it has come
         self.output_bytes = 0
         self.usage: Usage | None = None  # as the provider told it so far
+        self.kept: Kept | None = None  # what bears text, for a count; None: nobody counts
+
+    @property
+    def pieces(self) -> list[bytes] | None:
+        """What came so far and bears text; None: not all of it was kept."""
+        return None if self.kept is None else self.kept.pieces
 
 
 async def _read(router: Router, exchange: Exchange, reading: _Reading) -> Failure | None:
     """The answer to its end; what the client saw of it is counted and priced, also where it broke off or the client left."""
+    ledger = exchange.record.ledger
+    if ledger is not None and ledger.counting is not None:
+        reading.kept = ledger.counting.kept()
     try:
         return await _pass_on(router, exchange, reading)
     finally:
         if exchange.record.ttft_s is not None and exchange.record.usage is None:
-            _bill(exchange, reading.usage, reading.output_bytes)
+            bill(exchange.record, reading.usage, reading.output_bytes, reading.pieces)
+        if reading.kept is not None:
+            reading.kept.release()
 
 
 async def _pass_on(router: Router, exchange: Exchange, reading: _Reading) -> Failure | None:
@@ -302,7 +314,7 @@ async def _pass_on(router: Router, exchange: Exchange, reading: _Reading) -> Fai
         match ending:
             case Finish():
                 exchange.record.attempt_ended(None)
-                _bill(exchange, reading.usage, reading.output_bytes)
+                bill(exchange.record, reading.usage, reading.output_bytes, reading.pieces)
                 await answer.finish(exchange.record.usage)
                 exchange.record.succeeded()
                 await _read_to_end(reading.reply, router.clock() + _NEAR_S)
@@ -360,7 +372,10 @@ def _decide(record: Record, reading: _Reading, events: Sequence[Event], now: flo
     guard = reading.guard
     for event in events:
         if isinstance(event, Chunk):
-            reading.output_bytes += event.output_bytes
+            if event.output_bytes:
+                reading.output_bytes += event.output_bytes
+                if reading.kept is not None:
+                    reading.kept.add(event.payload)
             if event.usage is not None:
                 reading.usage = event.usage
             if event.finishes:
@@ -397,14 +412,6 @@ def _decide(record: Record, reading: _Reading, events: Sequence[Event], now: flo
 def _interrupted(record: Record, failure: Failure) -> StreamInterrupted:
     attempt = record.attempts[-1]
     return StreamInterrupted(FailedAttempt(attempt.endpoint.id, failure, (record.clock() - attempt.started) * 1000))
-
-
-def _bill(exchange: Exchange, reported: Usage | None, output_bytes: int) -> None:
-    """Usage and cost, once, for the client's block, the log line and the metrics: the provider's count where it can be believed."""
-    record = exchange.record
-    record.counted = estimate(exchange.chat.body_bytes, output_bytes)
-    record.usage = settled(reported, record.counted, output_bytes > 0)
-    record.cost_usd = usd(cost_pico(record.usage, record.attempts[-1].endpoint.price))
 
 
 def _measured(attempt: AttemptRecord, record: Record) -> Measured:

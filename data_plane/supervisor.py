@@ -13,8 +13,10 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 
+from data_plane.counting_seat import CountingSeat
 from data_plane.listeners import HANDSHAKE_S, check_free, hold_newcomers_back, listening_socket
 from data_plane.metrics_folder import metrics_folder
 from data_plane.reports import AT_ONCE, STOP_ACCEPTING
@@ -37,6 +39,8 @@ class Supervisor:
         check_free(settings.host, settings.port)
         workers = max(1, settings.workers)
         self._sock = listening_socket(settings.host, settings.port, workers)
+        self._counting = CountingSeat(self._metrics, settings, random.uniform)
+        settings = replace(settings, counting_socket=self._counting.path)
         place = Place(self._sock, shared_memory(workers) if workers > 1 else 0)
         self._seats = [Seat(number, place, settings, random.uniform) for number in range(1, workers + 1)]
 
@@ -51,6 +55,7 @@ class Supervisor:
             now = time.monotonic()
             for seat in self._seats:
                 seat.look(now, passed_s=now - before)
+            self._counting.look(now)
             self._roll(now)
             before = now
             found = signal.sigtimedwait(_WAKING, TICK_S)
@@ -94,6 +99,7 @@ class Supervisor:
         asked_again = asked_again or _asked_again(deadline - time.monotonic(), self._is_empty)
         for seat in self._seats:
             seat.kill()
+        self._counting.stop()
         shutil.rmtree(self._metrics, ignore_errors=True)
         return AT_ONCE if asked_again else 0
 

@@ -22,6 +22,7 @@ _ABOUT: Mapping[str, str] = {
     "port": "port of the HTTP server",
     "workers": "worker processes",
     "worker": "run only this worker; 0 runs a supervisor and all workers",
+    "counting": "1: be the process that counts tokens for the workers",
     "node": "stable name of this node in the fleet",
     "admin_host": "address the gRPC server listens on",
     "admin_port": "port of the gRPC server",
@@ -39,7 +40,7 @@ _ABOUT: Mapping[str, str] = {
 }
 _CONTROL_PLANE = ("database_url", "redis_url", "admin_host", "admin_port", "metrics_port", "data_dir")
 _DATA_PLANE = (
-    "admin_url", "redis_url", "host", "port", "workers", "worker", "node", "data_dir", "max_body_mib", "max_connections",
+    "admin_url", "redis_url", "host", "port", "workers", "worker", "counting", "node", "data_dir", "max_body_mib", "max_connections",
     "header_timeout_sec", "keep_alive_sec", "slow_reader_sec", "drain_sec", "lame_duck_sec", "stale_after_sec",
 )  # fmt: skip
 _PROBER = ("admin_url", "redis_url", "host", "prober_port", "node", "data_dir", "stale_after_sec")

@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 
 from n4n.core.pricing import usd
+from n4n.core.usage import MISSING
 
 DISPATCHED, SETTLED = b"D", b"S"
 STATES = ("ok", "partial", "failed", "cancelled", "unknown")
@@ -28,6 +29,9 @@ _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 _Small = Annotated[int, msgspec.Meta(ge=0, lt=2**15)]
 _Money = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,18}(\.[0-9]{1,12})?$")]  # USD, exact
 _Ms = Annotated[float, msgspec.Meta(ge=0, lt=1e12)]
+_Tags = Annotated[
+    dict[Annotated[str, msgspec.Meta(max_length=256)], Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=32)
+]
 _Instant = Annotated[int, msgspec.Meta(ge=0, lt=4_102_444_800_000_000)]  # Unix µs, before the year 2100
 
 
@@ -56,6 +60,7 @@ class Dispatch(Head, frozen=True, array_like=True):
     prompt_tokens: _Number
     completion_tokens: _Number
     price: tuple[_Number, _Number] | None
+    tags: _Tags = {}  # msgspec copies an empty one
 
 
 class Row(Head, frozen=True, array_like=True):
@@ -77,6 +82,14 @@ class Row(Head, frozen=True, array_like=True):
     latency_ms: _Ms | None
     ttft_ms: _Ms | None
     cache_write_1h_tokens: _Number = 0  # of `cache_write_tokens`
+    service_tier: _Text = ""  # the answer's; '': the usual one
+    doubt: _Text | None = None  # why the tokens are estimated, a word of n4n.core.usage.DOUBTS
+    tags: _Tags = {}  # msgspec copies an empty one
+    audio_input_tokens: _Number = 0  # of `prompt_tokens`, neither cached nor written
+    audio_output_tokens: _Number = 0  # of `completion_tokens`
+    image_input_tokens: _Number = 0
+    image_output_tokens: _Number = 0
+    revision: _Small = 0  # a row of a higher one takes the place of the same attempt's
 
     def __post_init__(self) -> None:
         if self.state not in STATES:
@@ -146,4 +159,5 @@ def _unknown(line: bytes) -> bytes:
     cost = None if sent.price is None else usd(prompt * sent.price[0] + completion * sent.price[1])
     head = tuple(getattr(sent, name) for name in Head.__struct_fields__)
     told = (*head, UNKNOWN, None, None, prompt, 0, 0, completion, 0, prompt, completion, RATIO, True, cost, None, None)
+    told += (0, "", MISSING, sent.tags)
     return SETTLED + _ENCODE(told) + b"\n"

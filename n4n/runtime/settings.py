@@ -28,12 +28,14 @@ class Settings:
     port: int = 8080
     workers: int = 1
     worker: int = 0  # which worker this process is; 0: the supervisor of all
-    # The next five are said by a supervisor to its workers.
+    # The next seven are said by a supervisor to its workers.
     listen_fd: int = 0  # the listening socket it inherits; 0: it opens its own
     tally_fd: int = 0  # the memory in which workers see how many connections each holds; 0: it has the socket for itself
     report_fd: int = 0  # the pipe on which it says that it serves, lives, leaves; 0: it has no supervisor
     slot: int = 0  # tells apart the processes of one worker while one takes over from another
     takes_over: int = 0  # 1: one that serves is still there, so accept nothing before you are ready
+    counting_socket: str = ""  # where the counting process of this node listens; empty: there is none
+    counting: int = 0  # 1: this process is it
     node: str = ""  # the node's stable name; empty: <host name>-<worker>
     admin_host: str = "127.0.0.1"  # where the control plane's gRPC listens
     admin_port: int = 9400
@@ -63,6 +65,7 @@ class Settings:
     log_one_in: int = 1  # of the requests that ended well and at once, one in so many has a line; all others always have
     usage_keep_days: int = 400  # single rows of the usage ledger; their sums are kept; 0: for ever
     usage_disk_mib: int = 2048  # of one worker, for usage that no control plane has taken yet
+    count_one_in: int = 50  # of the answers whose usage is in order, one in so many is counted too; 0: nothing is counted on this node
 
     def __repr__(self) -> str:
         """Without secrets, so that a settings value may be logged."""

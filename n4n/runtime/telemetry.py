@@ -63,6 +63,11 @@ class Instruments:
             "n4n_usage_waiting_bytes", "Of the ledger, not taken by a control plane yet.", multiprocess_mode="livesum", registry=registry
         )
         self.usage_dropped = Counter("n4n_usage_lines_dropped", "Of the ledger, lost for want of room.", registry=registry)
+        self.counted = Counter("n4n_answers_counted", "Answers whose tokens n4n counted itself.", registry=registry)
+        self.uncounted = Counter("n4n_answers_not_counted", "Those that it should have counted, by why not.", ("why",), registry=registry)
+        self.compared = Counter(
+            "n4n_compared_tokens", "Of answers counted exactly: reported and counted.", ("endpoint", "direction", "by"), registry=registry
+        )
         self.queue = Gauge(
             "llm_queue_depth", "Requests that wait for quota.", ("priority",), multiprocess_mode="livesum", registry=registry
         )

@@ -17,9 +17,9 @@ def head(number: int = 1) -> list[object]:
     return [f"att_{number:024x}", 1_796_000_000_000_000 + number, "req_1", 1, "acme", "k1", "e", "p", "a", "m", "", 7, False, "interactive"]
 
 
-def dispatched(number: int = 1, price: list[int] | None = [2_500_000, 10_000_000]) -> bytes:  # noqa: B006  # not changed
+def dispatched(number: int = 1, price: list[int] | None = [2_500_000, 10_000_000], *more: object) -> bytes:  # noqa: B006  # not changed
     """A dispatch that is expected to take 40 tokens in and 10 out: 40 · 2.5 + 10 · 10 millionths of a USD."""
-    return b"D" + msgspec.json.encode([*head(number), 40, 10, price]) + b"\n"
+    return b"D" + msgspec.json.encode([*head(number), 40, 10, price, *more]) + b"\n"
 
 
 def settled(number: int = 1, **changes: object) -> bytes:
@@ -27,7 +27,9 @@ def settled(number: int = 1, **changes: object) -> bytes:
     ending = {
         "state": "ok", "error_class": None, "status": 200, "prompt_tokens": 12, "cached_tokens": 2, "cache_write_tokens": 0,
         "completion_tokens": 3, "reasoning_tokens": 1, "counted_prompt_tokens": 11, "counted_completion_tokens": 3, "counted_by": "ratio",
-        "estimated": False, "cost_usd": "0.00006", "latency_ms": 12.5, "ttft_ms": 3.25, "cache_write_1h_tokens": 0,
+        "estimated": False, "cost_usd": "0.00006", "latency_ms": 12.5, "ttft_ms": 3.25, "cache_write_1h_tokens": 0, "service_tier": "",
+        "doubt": None, "tags": {}, "audio_input_tokens": 0, "audio_output_tokens": 0, "image_input_tokens": 0, "image_output_tokens": 0,
+        "revision": 0,
     }  # fmt: skip
     values = dict(zip(Row.__struct_fields__, [*head(number), *ending.values()], strict=True)) | changes
     return b"S" + msgspec.json.encode(list(values.values())) + b"\n"
@@ -41,6 +43,21 @@ def test_settled_rows_are_read_as_they_were_written():
         ("1", "ok", 12, "0.00006"),
         ("2", "ok", 12, None),
     ]
+
+
+def test_a_line_of_an_earlier_version_is_a_row_without_what_that_did_not_know():
+    whole, _ = read_rows(settled())
+    values = msgspec.json.decode(settled()[1:])
+
+    for known in (len(values), len(values) - 1, len(values) - 8, len(values) - 9):
+        assert read_rows(b"S" + msgspec.json.encode(values[:known]) + b"\n") == (whole, 0)
+
+
+def test_tags_and_tiers_of_service_are_read():
+    ((row,), refused) = read_rows(settled(service_tier="flex", tags={"team": "search"}, audio_input_tokens=7, revision=1))
+
+    assert refused == 0
+    assert (row.service_tier, row.tags, row.audio_input_tokens, row.revision) == ("flex", {"team": "search"}, 7, 1)
 
 
 def test_a_value_of_a_later_version_is_passed_over():
@@ -102,6 +119,12 @@ def test_what_was_dispatched_and_never_settled_is_closed_as_unknown_with_the_est
         ("3", "unknown", 40, 10, True, None),
     ]
     assert rows[0].started_us == head(2)[1], "the key of the row is fixed at dispatch, so that a late real row finds it"
+
+
+def test_what_is_closed_as_unknown_keeps_its_tags_and_says_that_its_usage_is_missing():
+    rows, _ = read_rows(b"".join(closed_as_unknown([dispatched(1, [1, 1], {"team": "search"}), dispatched(2)])))
+
+    assert [(row.tags, row.doubt) for row in rows] == [({"team": "search"}, "missing"), ({}, "missing")]
 
 
 def test_a_dispatch_that_cannot_be_read_is_no_row():
