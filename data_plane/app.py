@@ -23,7 +23,7 @@ from data_plane.idempotency import Once
 from data_plane.intake import Intake, SharedIntake
 from data_plane.leaving import Orders, Serving, drain, until
 from data_plane.ledger import Ledger
-from data_plane.limiting import Limiting
+from data_plane.limiting import Limiting, reserves_of
 from data_plane.listeners import BACKLOG, listening_socket
 from data_plane.meter import Meter
 from data_plane.reports import LIVES, SERVES, Reports
@@ -92,7 +92,13 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     limiting = None
     if settings.redis_url:
         limiting = Limiting(
-            settings.redis_url, router, instruments, name=f"{identity.node}-{settings.slot}", workers=settings.workers, draw=random.random
+            settings.redis_url,
+            router,
+            instruments,
+            name=f"{identity.node}-{settings.slot}",
+            workers=settings.workers,
+            draw=random.random,
+            reserves=reserves_of(settings),
         )
         ledger.known = OpenAttempts(limiting.store, run, identity.node, unsettled=ledger.unsettled, wall=time.time)
     usage = UsageLink(settings.control_planes, identity, segments, known=ledger.known, clock=clock, draw=random.random)

@@ -97,6 +97,7 @@ class Counts:
         self._routes: dict[tuple[str, str, str], Route] = {}
         self._attempts: dict[tuple[str, str], Sum] = {}
         self._overhead = Spread(see.overhead, see.OVERHEAD)
+        self._queued: dict[str, Spread] = {}
         self._streams = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -122,6 +123,8 @@ class Counts:
         route.ended(record.outcome).value += 1
         route.latency.observe(record.elapsed_s)
         self._overhead.observe(record.overhead_s)
+        if record.queued_s:
+            self._waited(record.priority).observe(record.queued_s)
         if record.attempts:
             route.fallbacks.observe(record.fallback_attempts)
             for attempt in record.attempts:
@@ -143,6 +146,12 @@ class Counts:
             known = self._attempts[labels] = Sum(self._see.attempts.labels(*labels))
         return known
 
+    def _waited(self, priority: str) -> Spread:
+        known = self._queued.get(priority)
+        if known is None:
+            known = self._queued[priority] = Spread(self._see.queued.labels(priority), self._see.QUEUED)
+        return known
+
     def _soon(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(TOLD_EVERY_S, self.tell)
@@ -156,7 +165,8 @@ class Counts:
             route.tell()
         for attempts in self._attempts.values():
             attempts.tell()
-        self._overhead.tell()
+        for spread in (self._overhead, *self._queued.values()):
+            spread.tell()
         if self._streams:
             self._see.streams.inc(self._streams)
             self._streams = 0

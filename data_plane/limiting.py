@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from data_plane.quota import Quotas
 from data_plane.router import Router
 from n4n.core.breaker import Breaker
 from n4n.core.errors import StoreUnavailable
+from n4n.core.limits.subjects import RESERVES, Priority
 from n4n.runtime.limits import Limits, Sight
+from n4n.runtime.settings import Settings
 from n4n.runtime.stores import Store, command, settings_of
 from n4n.runtime.telemetry import Instruments
 
@@ -22,11 +24,21 @@ log = logging.getLogger("n4n.data_plane")
 class Limiting:
     """Opens the store when made, in the running loop. StartFailed: its URL says nothing that can be used."""
 
-    def __init__(self, url: str, router: Router, instruments: Instruments, *, name: str, workers: int, draw: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        url: str,
+        router: Router,
+        instruments: Instruments,
+        *,
+        name: str,
+        workers: int,
+        draw: Callable[[], float],
+        reserves: Mapping[Priority, float] = RESERVES,
+    ) -> None:
         self._instruments, self._router, self._is_away = instruments, router, False
         self.store = Store(settings_of(url), self._told)
         self.limits = Limits(self.store, router=name, clock=router.clock, others=self._heard, routers=workers)
-        self.quotas = Quotas(self.limits, router.clock, draw)
+        self.quotas = Quotas(self.limits, router.clock, draw, reserves=reserves)
         router.quotas, router.health.announce = self.quotas, self.limits.announce
         router.health.shared.attach(self.store)
 
@@ -60,6 +72,8 @@ class Limiting:
         while True:
             for priority, waiting in self.quotas.waiting.items():
                 self._instruments.queue.labels(priority.value).set(waiting)
+            for limit, used in self.quotas.utilization().items():
+                self._instruments.quota.labels(*limit).set(used)
             if self.limits.fallbacks > alone:
                 self._instruments.limits_alone.inc(self.limits.fallbacks - alone)
                 alone = self.limits.fallbacks
@@ -76,3 +90,12 @@ class Limiting:
     def _heard(self, sight: Sight) -> None:
         if self._router.ready:
             self._router.health.heard(sight.name, sight.seconds, self._router.snapshot)
+
+
+def reserves_of(settings: Settings) -> Mapping[Priority, float]:
+    """The shares of every account's limits that lower priorities leave."""
+    return {
+        **RESERVES,
+        Priority.BACKGROUND: min(100, settings.background_reserve_percent) / 100,
+        Priority.BEST_EFFORT: min(100, settings.best_effort_reserve_percent) / 100,
+    }

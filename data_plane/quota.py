@@ -41,7 +41,7 @@ from n4n.runtime.limits.budgets import Owner, owner_of
 from n4n.runtime.limits.packed import Known
 
 MOST_SUBJECTS = 20_000
-_OVERTAKING_S = 0.01  # a newcomer looks at the line again after so long
+LEFT_EVERY_S = 0.25  # how often what is left of accounts is looked at for the plan
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -69,7 +69,9 @@ class Quotas:
         self.limits, self.clock, self.draw, self.wall = limits, clock, draw, wall
         self.reserves = reserves
         self._callers: dict[str, tuple[Key, Caller | None]] = {}
-        self._accounts: dict[tuple[str, str], tuple[Mapping[str, object], Party | None]] = {}
+        self._accounts: dict[tuple[str, str], tuple[Account, Party | None]] = {}
+        self._left: Mapping[tuple[str, str], float] = {}
+        self._left_until = 0.0
         self._estimates: dict[str, Estimates] = {}
         self.lines: dict[str, WaitingLine] = {}
         self._short: dict[tuple[str, Priority], tuple[Party, float]] = {}
@@ -92,18 +94,46 @@ class Quotas:
             return None
         name = (account.name, endpoint.upstream_model)
         known = self._accounts.get(name)
-        if known is None or (known[0] is not account.limits and known[0] != account.limits):
+        if known is None or (known[0].limits is not account.limits and known[0].limits != account.limits):
             if len(self._accounts) >= MOST_SUBJECTS:
                 self._accounts.clear()
             subject = account_subject(account.name, endpoint.upstream_model, account.limits)
-            known = self._accounts[name] = (account.limits, None if subject is None else self.limits.party(subject))
+            known = self._accounts[name] = (account, None if subject is None else self.limits.party(subject))
         return known[1]
+
+    def left(self) -> Mapping[tuple[str, str], float]:
+        """The share of each account's limits, by account and upstream model, that was left a moment ago; 1 where there is none."""
+        now = self.clock()
+        if now >= self._left_until:
+            self._left_until = now + LEFT_EVERY_S
+            parties = [(name, party) for name, (_, party) in self._accounts.items() if party is not None]
+            left = {name: share for name, party in parties if (share := self.limits.left(party)) < 1.0}
+            if left != self._left:
+                self._left = left
+        return self._left
+
+    def utilization(self) -> Mapping[tuple[str, str, str], float]:
+        """How much of each limit is used, in [0, 1] and above, by provider, account and limit; of several models' the most."""
+        found: dict[tuple[str, str, str], float] = {}
+        for account, party in self._accounts.values():
+            for limit, used in self.limits.used_shares(party).items() if party is not None else ():
+                name = (account.provider, account.name, limit)
+                found[name] = max(used, found.get(name, 0.0))
+        return found
+
+    def known_fields(self, key: Key) -> bytes:
+        """What the caller has left as header lines, as far as is known without asking."""
+        caller = self.caller(key)
+        if caller is None:
+            return b""
+        return caller.party.fields[caller.told](self.limits.used_now(caller.party, caller.told))
 
     async def one_request(self, key: Key, record: Record) -> None:
         """Takes one request of the caller's and nothing else, whatever it owes or has running. CallerLimited: it has none."""
         known = self.caller(key)
         caller = None if known is None else _requests_of(known)
         if caller is None:
+            record.limit_fields = self.known_fields(key)
             return
         answer = (await self.limits.reserve(new_reservation_id(), ((caller.party, Draw()),)))[0]
         told_caller(caller, answer, record)

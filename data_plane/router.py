@@ -22,6 +22,8 @@ from n4n.runtime.follower import Follower
 from n4n.runtime.idempotency import Records
 from n4n.runtime.upstream import Upstream
 
+_ALL_LEFT: Mapping[tuple[str, str], float] = {}
+
 
 class Router:
     """Everything a request may touch; all of it is in memory."""
@@ -41,6 +43,7 @@ class Router:
         self._spoken = frozenset(dialects)
         self._world: World | None = None  # the latest one that was asked for
         self.quotas: Quotas | None = None  # None: no store, so no limits are kept
+        self.factors: Mapping[str, float] = {}  # of accounts, in the plan: what budgets leave
         self.once = Once(Records(None, os.urandom(32)), clock, random.random)  # until there is a store: for this worker alone
         self.aside = Aside()
         self.draw = random.random
@@ -63,14 +66,17 @@ class Router:
         """What a plan is made from; NoSnapshot before a catalog came."""
         world, snapshot, health = self._world, self.snapshot, self.health
         usable, views, cooling = self._credentials.usable, health.views, health.cooling_accounts
+        left = _ALL_LEFT if self.quotas is None else self.quotas.left()
         if (
             world is None
             or world.snapshot is not snapshot
             or world.usable_accounts is not usable
             or world.views is not views
             or world.cooling_accounts is not cooling
+            or world.factors is not self.factors
+            or world.left is not left
         ):
-            self._world = world = World(snapshot, self._spoken, usable, views, cooling, self.dialects)
+            self._world = world = World(snapshot, self._spoken, usable, views, cooling, self.dialects, self.factors, left)
         return world
 
     @property

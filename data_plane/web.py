@@ -166,6 +166,7 @@ class Web:
             await record.interrupt(error)
             return
         record.status = error.status
+        self._tell_limits(record)
         body = _ENCODE(_skin_of(request).envelope(error_body(error, record)))
         last = request.doubtful or not request.content.is_eof() or self.draining  # the rest is not waited for
         try:
@@ -174,6 +175,15 @@ class Web:
                 await outgoing.room()
         except ConnectionError as gone:
             raise ClientGone from gone
+
+    def _tell_limits(self, record: Record) -> None:
+        """Notes what the caller has left, for an answer that was given before anything was asked for."""
+        quotas, key_id = self._router.quotas, record.key_id
+        if record.limit_fields or quotas is None or key_id is None:
+            return
+        key = self._router.access().keys.get(key_id)
+        if key is not None:
+            record.limit_fields = quotas.known_fields(key)
 
     def _route(self, request: BoundedRequest) -> Handler:
         handler = self._routes.get((request.method, request.raw_path))
@@ -211,11 +221,16 @@ class Web:
     async def _count(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
+        if self._router.quotas is not None:
+            await self._router.quotas.one_request(key, record)
         return self._json(record, await self._counting.answer(key, asked, await request.read(), record))
 
     def _json(self, record: Record, body: bytes) -> web.Response:
         record.status, record.outcome = 200, "success"
-        return web.Response(body=body, content_type="application/json", headers={"server": "n4n", "x-request-id": record.request_id})
+        self._tell_limits(record)
+        limits = dict(line.split(": ", 1) for line in record.limit_fields.decode().splitlines())
+        headers = {"server": "n4n", "x-request-id": record.request_id, **limits}
+        return web.Response(body=body, content_type="application/json", headers=headers)
 
     async def _live(self) -> web.Response:
         return web.Response(text="ok\n")

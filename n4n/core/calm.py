@@ -56,7 +56,7 @@ def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: 
         known.lenient and request.unsupported_params in (None, "drop") and known.lacking.isdisjoint(request.features)
     ):
         return None
-    views, usable, cooling = world.views, world.usable_accounts, world.cooling_accounts
+    views, usable, cooling, weighs = world.views, world.usable_accounts, world.cooling_accounts, world.weighs_accounts
     placed: list[tuple[int, float, float, float, str, float, Candidate]] = []
     for place in known.places:
         endpoint = place.endpoint
@@ -69,13 +69,15 @@ def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: 
             if view.breaker.kept is not Breaker.CLOSED or view.cooldown_until > now or view.overloaded_until > now:
                 return None
             score, latency_ms, tokens_per_s = view.score, view.latency_ms, view.tokens_per_s
-        if known.alone is not None and score == 1.0:
+        if known.alone is not None and score == 1.0 and not weighs:
             return known.alone
-        first = ordering.key(place.strategy, endpoint, score, latency_ms, tokens_per_s, draw)
-        placed.append((place.rank, first, ordering.latency(latency_ms), ordering.cost(endpoint), endpoint.id, score, place.candidate))
+        factor = world.factor_of_pool(endpoint, endpoint.accounts) if weighs else 1.0
+        first = ordering.key(place.strategy, endpoint, score, latency_ms, tokens_per_s, draw, factor)
+        share = score * factor
+        placed.append((place.rank, first, ordering.latency(latency_ms), ordering.cost(endpoint), endpoint.id, share, place.candidate))
     if len(placed) > 1:
         placed.sort()
-    return _plan(known, tuple([_drawn(one[-1], one[-2], draw) for one in placed]), world.snapshot)
+    return _plan(known, tuple([_drawn(one[-1], one[-2], world, draw) for one in placed]), world.snapshot)
 
 
 def _plan(known: _Calm, candidates: tuple[Candidate, ...], snapshot: Snapshot) -> Plan:
@@ -92,13 +94,13 @@ def _plan(known: _Calm, candidates: tuple[Candidate, ...], snapshot: Snapshot) -
     )
 
 
-def _drawn(candidate: Candidate, score: float, draw: Callable[[], float]) -> Candidate:
+def _drawn(candidate: Candidate, share: float, world: World, draw: Callable[[], float]) -> Candidate:
     """The candidate through one account of its pool, at the weight it has now."""
     pool = candidate.endpoint.accounts
-    if len(pool) == 1 and score == 1.0:
+    if len(pool) == 1 and share == 1.0:
         return candidate
-    at = int(draw() * len(pool)) if len(pool) > 1 else 0
-    return Candidate(candidate.endpoint, pool[at], candidate.endpoint.weight * score, spare_accounts=pool[at + 1 :] + pool[:at])
+    account, others = world.drawn(candidate.endpoint, pool, draw)
+    return Candidate(candidate.endpoint, account, candidate.endpoint.weight * share, spare_accounts=others)
 
 
 def _known(name: str, world: World, allowed: frozenset[str]) -> _Calm | None:

@@ -5,7 +5,7 @@ Structs, because several are made for every request.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -50,6 +50,36 @@ class World(msgspec.Struct, frozen=True):
     views: Mapping[str, EndpointView] = msgspec.field(default_factory=dict)
     cooling_accounts: Mapping[str, Cooldown] = msgspec.field(default_factory=dict)
     speakers: Mapping[str, Dialect] = msgspec.field(default_factory=dict)
+    factors: Mapping[str, float] = msgspec.field(default_factory=dict)  # in [0, 1], of accounts: what budgets leave; others have 1
+    left: Mapping[tuple[str, str], float] = msgspec.field(default_factory=dict)  # of quotas, by account and upstream model
+
+    @property
+    def weighs_accounts(self) -> bool:
+        """Whether one account may count for less than another."""
+        return bool(self.factors or self.left)
+
+    def factor(self, endpoint: Endpoint, account: Account) -> float:
+        """What is left of an account, in [0, 1]: of its quota for this endpoint, and of its budget."""
+        return self.factors.get(account.name, 1.0) * self.left.get((account.name, endpoint.upstream_model), 1.0)
+
+    def factor_of_pool(self, endpoint: Endpoint, pool: Sequence[Account]) -> float:
+        """That of the account with most left."""
+        return max([self.factor(endpoint, account) for account in pool]) if self.weighs_accounts else 1.0
+
+    def drawn(self, endpoint: Endpoint, pool: tuple[Account, ...], draw: Callable[[], float]) -> tuple[Account, tuple[Account, ...]]:
+        """One account of a pool, by lot, more likely one with more left; and the others."""
+        if len(pool) == 1:
+            return pool[0], ()
+        at, drawn = 0, draw()
+        shares = [self.factor(endpoint, account) for account in pool] if self.weighs_accounts else []
+        if not any(shares):
+            at = int(drawn * len(pool))
+        else:
+            drawn *= sum(shares)
+            while drawn >= shares[at] and at + 1 < len(pool):
+                drawn -= shares[at]
+                at += 1
+        return pool[at], pool[at + 1 :] + pool[:at]
 
     def speech(self, endpoint: Endpoint) -> Speech:
         """How an endpoint is spoken to; where nobody knows, in chat."""

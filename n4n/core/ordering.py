@@ -25,11 +25,20 @@ class Place(NamedTuple):
 
 
 def key(
-    strategy: str, endpoint: Endpoint, score: float, latency_ms: float | None, tokens_per_s: float | None, draw: Callable[[], float]
+    strategy: str,
+    endpoint: Endpoint,
+    score: float,
+    latency_ms: float | None,
+    tokens_per_s: float | None,
+    draw: Callable[[], float],
+    factor: float = 1.0,
 ) -> float:
-    """The strategy's own number. Whatever is asked for, who is sick comes last, but for its share: `score` of the requests."""
+    """The strategy's own number. Whatever is asked for, who is sick comes last, but for its share: `score` of the requests.
+
+    `factor`: what is left of its accounts.
+    """
     if strategy == "balanced":
-        return balanced(endpoint.weight * score, draw())
+        return balanced(endpoint.weight * score * factor, draw())
     if score < SICK and strategy != "health" and draw() >= score:
         return math.inf
     match strategy:

@@ -31,9 +31,7 @@ OPERATOR_REASONS = frozenset(("disabled", "draining", "dialect", "credential"))
 _NO_REQUEST_REASONS = OPERATOR_REASONS | {"model_not_allowed"}
 _TOO_SMALL = "context_window"
 _TOOLS = "tools="
-_WITHOUT_TOOLS = (
-    "; only endpoints that speak the client's own API have these tools: name a model with one, or say unsupported_params: drop"
-)
+_WITHOUT_TOOLS = "; only endpoints that speak the client's own API have these tools: name a model with one, or say unsupported_params: drop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def plan(
     survey = _survey(request, directives, world, allowed_models, now)
     if all(step.reason is not None for step in survey.steps):
         raise ModelNotAllowed(f"this API key may not use the model {survey.target.name[:200]!r}", param="model")
-    chosen = _chosen(survey, directives, now, draw, max_wait_s)
+    chosen = _chosen(survey, directives, world, now, draw, max_wait_s)
     eliminated = tuple(Eliminated(r.endpoint, r.reason) for r in survey.rulings if r.reason is not None and r not in chosen.rulings)
     if not chosen.candidates:
         raise _nobody(survey, eliminated, now)
@@ -103,7 +101,7 @@ def explain(
 ) -> list[ExplainRow]:
     """Every endpoint of the models asked, kept ones first in their order. Raises only InvalidDirective and ModelNotFound."""
     survey = _survey(request, directives, world, allowed_models, now)
-    chosen = _chosen(survey, directives, now, draw, max_wait_s)
+    chosen = _chosen(survey, directives, world, now, draw, max_wait_s)
     slow = {ruling.endpoint.id: "slow" for ruling in chosen.rulings if _slow(ruling.view, directives)}
     rows = [
         ExplainRow(one.endpoint, True, "trial" if one.trial else chosen.mode or slow.get(one.endpoint.id), rank, one.weight)
@@ -253,10 +251,10 @@ class _Chosen(msgspec.Struct, frozen=True):
     mode: str | None  # None, 'panic' or 'wait'
 
 
-def _chosen(survey: _Survey, directives: Directives, now: float, draw: Callable[[], float], max_wait_s: float) -> _Chosen:
+def _chosen(survey: _Survey, directives: Directives, world: World, now: float, draw: Callable[[], float], max_wait_s: float) -> _Chosen:
     mode, rulings = _in_the_running(survey.rulings, now, max_wait_s)
-    placed = sorted(((_place(ruling, directives, now, draw, mode), ruling) for ruling in rulings), key=lambda pair: pair[0])
-    return _Chosen(tuple(_candidate(ruling, now, draw, mode) for _, ruling in placed), frozenset(rulings), mode)
+    placed = sorted(((_place(ruling, directives, world, now, draw, mode), ruling) for ruling in rulings), key=lambda pair: pair[0])
+    return _Chosen(tuple(_candidate(ruling, world, now, draw, mode) for _, ruling in placed), frozenset(rulings), mode)
 
 
 def _in_the_running(rulings: Sequence[_Ruling], now: float, max_wait_s: float) -> tuple[str | None, list[_Ruling]]:
@@ -269,7 +267,9 @@ def _in_the_running(rulings: Sequence[_Ruling], now: float, max_wait_s: float) -
     return "wait", [r for r in rulings if r.cooldown is not None and r.cooldown.until - now <= max_wait_s]
 
 
-def _place(ruling: _Ruling, directives: Directives, now: float, draw: Callable[[], float], mode: str | None) -> ordering.Place:
+def _place(
+    ruling: _Ruling, directives: Directives, world: World, now: float, draw: Callable[[], float], mode: str | None
+) -> ordering.Place:
     step, view, endpoint = ruling.step, ruling.view, ruling.endpoint
     strategy = "balanced" if mode == "panic" else directives.sort or step.model.strategy  # doubt is spread by weight
     score = view.score if mode != "panic" and view.breaker.kept is Breaker.CLOSED else 1.0  # a trial is one call
@@ -301,16 +301,15 @@ def _liked(ruling: _Ruling, directives: Directives, now: float) -> int:
     return next((rank for rank, preference in enumerate(likings) if preference.matches(ruling.endpoint)), len(directives.prefer))
 
 
-def _candidate(ruling: _Ruling, now: float, draw: Callable[[], float], mode: str | None) -> Candidate:
-    pool = ruling.accounts
-    at = int(draw() * len(pool)) if len(pool) > 1 else 0
+def _candidate(ruling: _Ruling, world: World, now: float, draw: Callable[[], float], mode: str | None) -> Candidate:
+    account, others = world.drawn(ruling.endpoint, ruling.accounts, draw)
     return Candidate(
         endpoint=ruling.endpoint,
-        account=pool[at],
-        weight=ruling.endpoint.weight * ruling.view.score,
+        account=account,
+        weight=ruling.endpoint.weight * ruling.view.score * world.factor_of_pool(ruling.endpoint, ruling.accounts),
         trial=mode is None and breaker.phase(ruling.view.breaker, now) is Breaker.HALF_OPEN,
         ready_at=ruling.cooldown.until if mode == "wait" and ruling.cooldown is not None else 0.0,
-        spare_accounts=pool[at + 1 :] + pool[:at],
+        spare_accounts=others,
     )
 
 

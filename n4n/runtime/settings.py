@@ -63,6 +63,8 @@ class Settings:
     lost_router_sec: int = 90  # a router that is not heard of in Redis for longer is lost, and its open attempts are closed; 0: never
     log_level: str = "info"  # of what a process says of itself: debug, info, warning or error
     log_one_in: int = 1  # of the requests that ended well and at once, one in so many has a line; all others always have
+    background_reserve_percent: int = 20  # of every account's limits, which background requests leave to interactive ones
+    best_effort_reserve_percent: int = 50  # the same, of best_effort requests
     usage_keep_days: int = 400  # single rows of the usage ledger; their sums are kept; 0: for ever
     usage_disk_mib: int = 2048  # of one worker, for usage that no control plane has taken yet
     count_one_in: int = 50  # of the answers whose usage is in order, one in so many is counted too; 0: nothing is counted on this node

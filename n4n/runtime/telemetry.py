@@ -36,6 +36,7 @@ class Instruments:
     LATENCY = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
     TTFT = (0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 5, 8, 15, 30, 60)
     OVERHEAD = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1)
+    QUEUED = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5)
     DEPTHS = (0, 1, 2, 3, 5)  # changes of endpoint, no seconds
 
     def __init__(self, worker: int, slot: int = 0) -> None:
@@ -71,6 +72,13 @@ class Instruments:
         self.queue = Gauge(
             "llm_queue_depth", "Requests that wait for quota.", ("priority",), multiprocess_mode="livesum", registry=registry
         )
+        self.queued = Distribution(
+            "llm_queue_seconds", "Waited for quota, of those that did.", ("priority",), buckets=self.QUEUED, registry=registry
+        )
+        self.quota = Gauge(
+            "llm_quota_utilization_ratio", "Used of an account's limit, as last known; of several models' the most.",
+            ("provider", "account", "limit_type"), multiprocess_mode="livemax", registry=registry,
+        )  # fmt: skip
         self.store_up = Gauge("n4n_store_up", "Whether Redis can be used, 1 or 0.", multiprocess_mode="livemin", registry=registry)
         self.limits_alone = Counter("n4n_limits_without_store", "Reservations decided without Redis.", registry=registry)
         self.idempotent = Counter(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from n4n.core import calm, plan
 from n4n.core.breaker import Breaker, BreakerState
@@ -56,7 +57,10 @@ def drawn(seed: int) -> Iterator[tuple[World, ChatRequest, frozenset[str]]]:
     }
     unusable = [name for name in ("a", "e0-account") if chance.random() < 0.1]
     cooling = {"b": Cooldown(NOW + 3)} if chance.random() < 0.1 else {}
-    within = world(held, views, unusable, cooling)
+    share = chance.choice((0.0, 0.5, 1.0))
+    factors = {"a": share, "e0-account": 0.5} if chance.random() < 0.2 else {}
+    left = {("b", f"{chance.choice(endpoints).upstream_model}"): share} if chance.random() < 0.2 else {}
+    within = replace(world(held, views, unusable, cooling), factors=factors, left=left)
     for name in ("m", "n", "tier/t", "acme/m", "nobody"):
         for allowed in KEYS:
             features = chance.choice((frozenset[str](), frozenset(("tools",)), frozenset(("seed",)), frozenset(("tools", "vision"))))

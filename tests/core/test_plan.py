@@ -131,6 +131,16 @@ def test_a_low_score_lightens_an_endpoint_without_removing_it() -> None:
     assert [(one.endpoint.id, one.weight) for one in made.candidates] == [("b", 2.0), ("a", 0.1)]
 
 
+def test_an_endpoint_whose_account_has_less_left_is_lighter_and_one_with_nothing_left_goes_last() -> None:
+    held = snapshot([endpoint("a", weight=4.0), endpoint("b"), endpoint("c")])
+    left = {(held.endpoints["a"].accounts[0].name, held.endpoints["a"].upstream_model): 0.25}
+    within = replace(world(held), left=left, factors={held.endpoints["c"].accounts[0].name: 0.0})
+
+    made = make(within, draws=(0.5, 0.4, 0.1))
+
+    assert [(one.endpoint.id, one.weight) for one in made.candidates] == [("b", 1.0), ("a", 1.0), ("c", 0.0)]
+
+
 def test_the_other_sorts_are_deterministic() -> None:
     held = snapshot(
         [
@@ -259,6 +269,17 @@ def test_one_account_of_a_pool_is_drawn_and_the_others_are_spare() -> None:
 
     assert [one.account.name for one in chosen] == ["a", "b", "c"]
     assert [[spare.name for spare in one.spare_accounts] for one in chosen] == [["b", "c"], ["c", "a"], ["a", "b"]]
+
+
+def test_of_a_pool_the_account_with_more_left_is_drawn_more_often_and_counts_for_the_endpoint() -> None:
+    within = replace(world(POOLED), factors={"a": 0.0, "b": 0.25, "c": 0.75})
+
+    chosen = [make(within, draws=(0.5, drawn)).candidates[0] for drawn in (0.0, 0.24, 0.26, 0.999)]
+
+    assert [one.account.name for one in chosen] == ["b", "b", "c", "c"]
+    assert {one.weight for one in chosen} == {0.75}
+    none = make(replace(within, factors=dict.fromkeys("abc", 0.0)), draws=(0.5, 0.34)).candidates[0]
+    assert (none.account.name, none.weight) == ("b", 0.0)
 
 
 def test_an_account_that_may_not_be_used_leaves_the_pool() -> None:

@@ -75,6 +75,34 @@ async def test_a_key_has_its_requests_and_is_told_how_many_are_left(server: Valk
         assert len(upstream.calls) == 2
 
 
+async def test_every_answer_tells_what_the_caller_has_left(server: ValkeyServer) -> None:
+    async with ScriptedUpstream() as upstream, routers_of(server, document(upstream.base_url), rpm=60, tpm=100_000) as (router,):
+        fresh = await asked(router, model="nobody's")  # nothing was asked of Redis yet, nor is it for this
+        assert (fresh[0], fresh[1]["x-ratelimit-remaining-requests"]) == (404, "60")
+        upstream.script(completion(), answers.sse("pong"), error(400))
+        told = [await asked(router, stream=stream) for stream in (False, True, False)]
+        assert [status for status, _, _ in told] == [200, 200, 400]
+        assert [headers["x-ratelimit-remaining-requests"] for _, headers, _ in told] == ["59", "58", "57"]
+        assert all(int(headers["x-ratelimit-remaining-tokens"]) < 100_000 for _, headers, _ in told)
+        async with router.http.get(f"{router.base_url}/models", headers=router.headers()) as listed:
+            assert listed.status == 200 and listed.headers["x-ratelimit-remaining-requests"] in ("57", "58")
+        async with router.http.post(f"{router.base_url}/messages", json={}, headers=router.headers()) as refused:
+            assert refused.status == 400 and "x-ratelimit-reset-tokens" in refused.headers
+
+
+async def test_the_plan_weighs_by_what_is_left_of_each_account(server: ValkeyServer) -> None:
+    async with ScriptedUpstream() as one, ScriptedUpstream() as two:
+        made = document(one.base_url, two.base_url, limits={"rpm": 10}, model={"strategy": "balanced"})
+        async with routers_of(server, made) as (router,):
+            for _ in range(8):
+                assert (await asked(router, headers={"x-n4n-routing": "require=e1"}))[0] == 200
+            await wait_for(lambda: router.router.world().left)
+            weights = {place: weight for (place, _), weight in router.router.world().left.items()}
+            assert 0.1 < weights["ae1"] < 0.4 and "ae2" not in weights
+            quotas = router.router.quotas
+            assert quotas is not None and 0.6 < quotas.utilization()[("pe1", "ae1", "requests")] <= 0.8
+
+
 async def test_all_keys_of_a_tenant_share_its_limits_and_the_refusal_says_so(server: ValkeyServer) -> None:
     async with ScriptedUpstream() as upstream, routers_of(server, document(upstream.base_url), 2, rpm=60) as routers:
         for number, router in enumerate(routers):

@@ -114,17 +114,23 @@ class Limits:
         spending = [self._spending.setdefault(owner.keys[0], KnownSpending()) for owner in owners]
         return SpendingParty(subjects, [self._known(subject) for subject in subjects], owners, spending, self._now)
 
+    def used_now(self, party: Party, at: int = 0) -> list[float]:
+        """What is used of each bucket of one subject, as far as this router knows: what was told last, drained since."""
+        known, subject = party.knowns[at], party.subjects[at]
+        if known.used is None:
+            return [0.0] * len(subject.buckets)
+        past, levels = self._now() - known.at_ms, zip(subject.buckets, known.used, strict=False)
+        return [max(0.0, used - (past * bucket.per_ms if isinstance(bucket, Rate) else 0.0)) for bucket, used in levels]
+
+    def used_shares(self, party: Party) -> dict[str, float]:
+        """How much of each limit of the first subject is used, by bucket, and of the places among the running."""
+        subject = party.subjects[0]
+        used = zip(subject.buckets, self.used_now(party), strict=False)
+        return {bucket.name: level / bucket.capacity for bucket, level in used}
+
     def left(self, party: Party) -> float:
         """The share of the first subject's tightest bucket that is left, as far as this router knows; 1: it knows nothing."""
-        known = party.knowns[0]
-        if known.used is None:
-            return 1.0
-        past = self._now() - known.at_ms
-        levels = zip(party.subjects[0].buckets, known.used, strict=False)
-        return min(
-            [_left(bucket.capacity, used - (past * bucket.per_ms if isinstance(bucket, Rate) else 0.0)) for bucket, used in levels],
-            default=1.0,
-        )
+        return min(1.0, max(0.0, 1.0 - max(self.used_shares(party).values(), default=0.0)))
 
     async def reserve(self, id: bytes, asks: Sequence[tuple[Party, Draw]]) -> list[Reservation | Refusal]:
         """Each party by itself: everything it needs or nothing. In the order of `asks`; a grant beside a refusal is still held."""
@@ -341,10 +347,6 @@ class Limits:
     def _now(self) -> float:
         """Unix time in ms, from the monotonic clock."""
         return self._clock() * 1000 + self._epoch_ms
-
-
-def _left(capacity: float, used: float) -> float:
-    return min(1.0, max(0.0, 1.0 - used / capacity))
 
 
 def _numbers(grant: Grant, now: float) -> tuple[float, ...]:
