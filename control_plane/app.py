@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 
 import grpc
 
+from control_plane.budget_alerts import log_alert
+from control_plane.budget_keeper import BudgetKeeper
 from control_plane.gauges import Gauges, metrics_server
 from control_plane.health import EndpointHealth
 from control_plane.ledger import Ledger
@@ -74,6 +76,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
         await _until_loaded(publisher, repository)
         async with _store(settings.redis_url) as store:
             reaper = _reaper(settings, store, ledger)
+            budgets = BudgetKeeper(repository, publisher, ledger.reading, store, tell=log_alert, now=_now)
             services = (
                 Catalog(repository, publisher),
                 Access(repository, publisher, ledger.reading, _now),
@@ -87,8 +90,8 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
             server = grpc.aio.server(interceptors=(tokens,), options=_OPTIONS)
             server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))
             port = _listen(server, settings, credentials)
-            with metrics_server(settings.admin_host, settings.metrics_port, Gauges(publisher, roster)) as metrics_port:
-                async with _serving(server, publisher, roster, ledger, reaper):
+            with metrics_server(settings.admin_host, settings.metrics_port, Gauges(publisher, roster, budgets)) as metrics_port:
+                async with _serving(server, publisher, roster, ledger, reaper, budgets):
                     _log.info("the control plane serves on %s:%d", settings.admin_host, port)
                     yield Running(port, metrics_port)
     finally:
@@ -98,10 +101,10 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
 
 @asynccontextmanager
 async def _serving(
-    server: grpc.aio.Server, publisher: Publisher, roster: Roster, ledger: Ledger, reaper: Reaper | None
+    server: grpc.aio.Server, publisher: Publisher, roster: Roster, ledger: Ledger, reaper: Reaper | None, budgets: BudgetKeeper
 ) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
-        loops = [group.create_task(loop) for loop in (publisher.follow(), publisher.listen(), roster.keep(), ledger.keep())]
+        loops = [group.create_task(loop) for loop in (publisher.follow(), publisher.listen(), roster.keep(), ledger.keep(), budgets.keep())]
         if reaper is not None:
             loops.append(group.create_task(reaper.keep()))
         try:

@@ -10,17 +10,19 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from control_plane.budget_keeper import BudgetKeeper
 from control_plane.publisher import Publisher
 from control_plane.roster import Roster
 from n4n.core.errors import StartFailed
 
+MOST_REACHED = 1000  # budgets that a scrape tells of
+
 
 class Gauges(Collector):
-    """A few numbers about the push; labels are none."""
+    """A few numbers about the push and of budgets; labels are none but those of budgets that are half spent."""
 
-    def __init__(self, publisher: Publisher, roster: Roster) -> None:
-        self._publisher = publisher
-        self._roster = roster
+    def __init__(self, publisher: Publisher, roster: Roster, budgets: BudgetKeeper) -> None:
+        self._publisher, self._roster, self._budgets = publisher, roster, budgets
 
     def collect(self) -> Iterator[Metric]:
         """Called by the scrape's own thread; it only reads."""
@@ -31,6 +33,14 @@ class Gauges(Collector):
         yield GaugeMetricFamily("n4n_access_version", "Access version that is pushed", access.held[0])
         yield CounterMetricFamily("n4n_catalog_nack", "Versions that nodes refused", self._roster.nacks)
         yield GaugeMetricFamily("n4n_nodes_connected", "Nodes with a stream to this control plane", self._roster.connected)
+        yield CounterMetricFamily("n4n_budget_alerts", "Levels of budgets that were told", self._budgets.alerts)
+        yield CounterMetricFamily("n4n_budget_seeds", "Owners of budgets whose spending was told to Redis", self._budgets.seeded)
+        reached = GaugeMetricFamily(
+            "n4n_budget_level_reached", "Budgets at 50, 80 or 100 per cent of their window", labels=("tenant", "budget", "level")
+        )
+        for (tenant, budget, level), count in list(self._budgets.reached.items())[:MOST_REACHED]:
+            reached.add_metric((tenant, budget, str(level)), count)
+        yield reached
         yield GaugeMetricFamily("n4n_database_up", "1 while Postgres answers", float(self._publisher.database == "ok"))
 
 
