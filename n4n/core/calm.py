@@ -6,9 +6,9 @@ None, as soon as anything is unusual: then `n4n.core.plan` looks closely. Where 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf, log
 
 from n4n.core import ordering
 from n4n.core.breaker import Breaker
@@ -29,6 +29,7 @@ class _Place:
     rank: int
     strategy: str
     candidate: Candidate
+    cost: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,13 @@ def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: 
         if known.alone is not None and score == 1.0 and not weighs:
             return known.alone
         factor = world.factor_of_pool(endpoint, endpoint.accounts) if weighs else 1.0
-        first = ordering.key(place.strategy, endpoint, score, latency_ms, tokens_per_s, draw, factor)
         share = score * factor
-        placed.append((place.rank, first, ordering.latency(latency_ms), ordering.cost(endpoint), endpoint.id, share, place.candidate))
+        if place.strategy == "balanced":  # `ordering.balanced`, for it is nearly always this
+            weight = endpoint.weight * share
+            first = -log(1.0 - draw()) / weight if weight > 0 else inf
+        else:
+            first = ordering.key(place.strategy, endpoint, score, latency_ms, tokens_per_s, draw, factor)
+        placed.append((place.rank, first, inf if latency_ms is None else latency_ms, place.cost, endpoint.id, share, place.candidate))
     if len(placed) > 1:
         placed.sort()
     return _plan(known, tuple([_drawn(one[-1], one[-2], world, draw) for one in placed]), world.snapshot)
@@ -128,7 +133,8 @@ def _made(world: World, target: Target, allowed: frozenset[str]) -> _Calm:
             elif endpoint.provider.dialect not in world.dialects:
                 eliminated.append(Eliminated(endpoint, "dialect"))
             else:
-                places.append(_Place(endpoint, rank, model.strategy, Candidate(endpoint, endpoint.accounts[0], endpoint.weight)))
+                candidate = Candidate(endpoint, endpoint.accounts[0], endpoint.weight)
+                places.append(_Place(endpoint, rank, model.strategy, candidate, ordering.cost(endpoint)))
     served = [place.endpoint for place in places]
     if any(model_barred(allowed, model, target.name) for model in models):
         places.clear()
@@ -141,7 +147,7 @@ def _made(world: World, target: Target, allowed: frozenset[str]) -> _Calm:
         1 + models[0].retry.max_retries,
         all(model.unsupported_params == "drop" for model in models),
         frozenset().union(*(_lacking(endpoint, world) for endpoint in served)),
-        min((most for endpoint in served if (most := most_bytes(endpoint)) is not None), default=math.inf),
+        min((most for endpoint in served if (most := most_bytes(endpoint)) is not None), default=inf),
         None,
     )
     if len(places) != 1 or len(places[0].endpoint.accounts) != 1:
