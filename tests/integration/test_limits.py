@@ -4,65 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from n4n.core.breaker import Breaker
-from n4n.runtime.limits.packed import RENEW, RESERVE, SETTLE, SIGHT
 from tests.support import answers
 from tests.support.answers import completion, error, rate_limited, usage
-from tests.support.router import RunningRouter, catalog, running_router
+from tests.support.limited import asked, at_rest, document, redis_for_limits, routers_of, wait_for
+from tests.support.router import catalog, running_router
 from tests.support.script import Sleep
 from tests.support.store import Changes, open_store
 from tests.support.upstream import ScriptedUpstream
-from tests.support.valkey import ValkeyServer, running_valkey
+from tests.support.valkey import ValkeyServer
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ValkeyServer]:
     """A Redis of this test alone."""
-    with running_valkey(tmp_path) as running:
-        with running.client() as client:
-            for script in (RESERVE, SETTLE, RENEW, SIGHT):  # else the first settlement comes after what follows it
-                client.script_load(script.source.decode())
+    with redis_for_limits(tmp_path) as running:
         yield running
-
-
-def document(*urls: str, limits: Mapping[str, object] | None = None, **more: object) -> dict[str, object]:
-    """Model `m`, each of whose accounts has these limits."""
-    made = catalog(*urls, **more)  # type: ignore[arg-type]
-    for account in made["accounts"].values():  # type: ignore[attr-defined]
-        account["limits"] = limits or {}
-    return made
-
-
-@asynccontextmanager
-async def routers_of(
-    server: ValkeyServer, made: Mapping[str, object], count: int = 1, **limits: int
-) -> AsyncIterator[tuple[RunningRouter, ...]]:
-    """So many routers, and one key with these limits."""
-    async with AsyncExitStack() as stack:
-        running = []
-        for number in range(count):
-            store = await stack.enter_async_context(open_store(server.url, deadline_s=0.5))
-            name = f"r{number}"
-            running.append(await stack.enter_async_context(running_router(made, key={"limits": limits}, store=store, name=name)))
-        yield tuple(running)
-
-
-async def asked(router: RunningRouter, /, headers: Mapping[str, str] | None = None, **fields: object) -> tuple[int, Mapping[str, str], str]:
-    """Status, headers and body of one chat."""
-    async with router.chat(fields, headers) as response:  # type: ignore[attr-defined]
-        return response.status, response.headers, await response.text()
-
-
-def at_rest(server: ValkeyServer) -> bool:
-    """No reservation is open in Redis."""
-    with server.client() as client:
-        return not list(client.scan_iter("n4n:*:l"))
 
 
 async def test_a_key_has_its_requests_and_is_told_how_many_are_left(server: ValkeyServer) -> None:
@@ -131,13 +93,6 @@ async def test_one_limit_holds_whichever_router_is_asked(server: ValkeyServer) -
         answered = await asyncio.gather(*(asked(routers[n % 3]) for n in range(60)))
         assert 20 <= sum(status == 200 for status, _, _ in answered) <= 21
         await wait_for(lambda: at_rest(server))
-
-
-async def wait_for(holds: object) -> None:
-    """Until it holds."""
-    async with asyncio.timeout(5):
-        while not holds():  # type: ignore[operator]  # noqa: ASYNC110  # another process changes it
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("stream", [False, True])
