@@ -273,13 +273,14 @@ def _place(
     step, view, endpoint = ruling.step, ruling.view, ruling.endpoint
     strategy = "balanced" if mode == "panic" else directives.sort or step.model.strategy  # doubt is spread by weight
     score = view.score if mode != "panic" and view.breaker.kept is Breaker.CLOSED else 1.0  # a trial is one call
+    factor = world.factor_of_pool(endpoint, ruling.accounts)
     across = directives.sort is not None and directives.sort != "balanced"  # the client's own order reaches across models
     return ordering.Place(
         step.substitute,
         _slow(view, directives),
         _liked(ruling, directives, now) if directives.prefer and mode is None else 0,
         0 if across else step.rank,
-        ordering.key(strategy, endpoint, score, view.latency_ms, view.tokens_per_s, draw),
+        ordering.key(strategy, endpoint, score, view.latency_ms, view.tokens_per_s, draw, factor),
         ordering.latency(view.latency_ms),
         ordering.cost(endpoint),
         endpoint.id,
