@@ -114,6 +114,25 @@ class Memory:
     mib: float
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One turn: microseconds of CPU of a whole request of n4n, and of a plan with ten candidates at few models and at many."""
+
+    request_us: float
+    few_us: float
+    many_us: float
+
+    @property
+    def share(self) -> float:
+        """The decision's part of a request."""
+        return self.few_us / max(1e-9, self.request_us)
+
+    @property
+    def growth(self) -> float:
+        """What a large catalog makes of it."""
+        return self.many_us / self.few_us
+
+
 @dataclass(slots=True)
 class Measured:
     """Everything, by trial and peer."""
@@ -124,6 +143,7 @@ class Measured:
     guard: list[Guarded] = field(default_factory=list)
     workers: dict[str, list[Shares]] = field(default_factory=dict)
     memory: list[Memory] = field(default_factory=list)
+    plans: list[Planned] = field(default_factory=list)
 
     def rate(self, trial: str, peer: str) -> float | None:
         """The median of its answers per second; None where it was not measured."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from bench.measured import Began, Guarded, Low, Measured, Memory, Run, Runs, Shares, calm, middle
+from bench.measured import Began, Guarded, Low, Measured, Memory, Planned, Run, Runs, Shares, calm, middle
 from bench.proxies import BARE, NGINX
 from bench.routers import SGLANG
 from bench.trials import AT_ONCE, LOW_RATE, Load, Trial
@@ -31,6 +31,8 @@ def tables(measured: Measured, trials: Iterable[Trial]) -> list[str]:
         made.append(guard_table(measured.guard))
     if measured.workers:
         made.append(workers_table(measured.workers))
+    if measured.plans:
+        made.append(plans_table(measured.plans))
     if measured.memory:
         made.append(memory_table(measured.memory))
     return made
@@ -119,6 +121,16 @@ def workers_table(turns: Mapping[str, Sequence[Shares]]) -> str:
         shares.append(_percent([one for turn in seen for one in turn.cpu]))
         rows.append([*row, *shares, str(sum(run.outcome.errors for run in runs))])
     return markdown("JSON, 128 connections, both CPUs shared by all with the load", heads, rows)
+
+
+def plans_table(turns: Sequence[Planned]) -> str:
+    """What a routing decision costs."""
+    rows = [
+        ["a whole request of n4n", _of(turns, lambda one: one.request_us, ".0f"), ""],
+        ["a plan for 10 candidates, 10 models", _of(turns, lambda one: one.few_us, ".1f"), _of(turns, lambda one: one.share, ".3f")],
+        ["the same, 5,000 models", _of(turns, lambda one: one.many_us, ".1f"), _of(turns, lambda one: one.many_us / one.request_us, ".3f")],
+    ]
+    return markdown("Where a request goes", ["", "CPU µs", "of a request"], rows)
 
 
 def memory_table(turns: Sequence[Memory]) -> str:

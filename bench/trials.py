@@ -11,8 +11,9 @@ from bench import payloads
 from bench.gateway import NAME
 from bench.latency import ask_in_turn
 from bench.machine import connections_of, cpu_seconds
-from bench.measured import Began, Guarded, Low, Measured, Memory, Run, Shares
+from bench.measured import Began, Guarded, Low, Measured, Memory, Planned, Run, Shares
 from bench.peers import PACED, PACED_UNGUARDED, PLAIN, TLS, UNGUARDED, Peer
+from bench.planning import FEW, MANY, decisions_us
 from bench.streams import break_off, run_streams
 from bench.turns import Turns
 from n4n.core.catalog import StreamGuardPolicy
@@ -178,6 +179,26 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """What it costs to decide where a request goes, beside a whole request."""
+
+    name: str = "plan"
+    once: bool = False
+
+    def takes(self, peer: Peer) -> bool:
+        """n4n."""
+        return peer.name == NAME
+
+    def measure(self, turns: Turns, peer: Peer, seconds: float, into: Measured) -> str:
+        """Requests through the gateway first, then plans in this process, on the same CPUs."""
+        with turns.turn(peer, PLAIN):
+            run = turns.loaded(peer, PLAIN, stream=False, connections=32, seconds=seconds)
+        seen = Planned(run.worker_us, decisions_us(FEW), decisions_us(MANY))
+        into.plans.append(seen)
+        return f"{seen.few_us:.1f} of {seen.request_us:.0f} µs, × {seen.growth:.2f} at {MANY:,} models"
+
+
+@dataclass(frozen=True, slots=True)
 class Keeps:
     """Whether a worker's memory grows with what it has served."""
 
@@ -225,6 +246,7 @@ def trials(*, quick: bool) -> dict[str, Trial]:
         Streaming(),
         Guard(),
         Workers(),
+        Decision(),
         Keeps(500, 10_000, 500) if quick else Keeps(),
     )
     return {trial.name: trial for trial in found}

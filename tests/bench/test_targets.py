@@ -9,7 +9,7 @@ import pytest
 from bench.ab import A, B, paired, pairs_table
 from bench.bars import Panel, panels, svg
 from bench.load import Outcome
-from bench.measured import Began, Guarded, Low, Measured, Memory, Run, Shares
+from bench.measured import Began, Guarded, Low, Measured, Memory, Planned, Run, Shares
 from bench.report import tables
 from bench.targets import Target, targets, targets_table
 from bench.trials import TWO_WORKERS, trials
@@ -36,6 +36,7 @@ def whole() -> Measured:
             "n4n": [Shares(run(4_000), [128], [1.0])],
             TWO_WORKERS: [Shares(run(6_000, cpu_us=105), [60, 68], [0.48, 0.52])],
         },
+        plans=[Planned(150.0, 9.0, 9.9)],
         memory=[Memory(50_100, 64.0, 1_000_300, 50_000, 65.28)],
     )
 
@@ -58,6 +59,8 @@ def found(measured: Measured) -> dict[str, Target]:
         ("128 connections ÷ 32 ≥ 0.85", 0.95, "met"),
         ("CPU per request, 2 workers ÷ 1 ≤ 1.1", 1.05, "met"),
         ("connections of each of 2 workers of 128, furthest from half ≤ 10 %", 3.125, "met"),
+        ("a plan for 10 candidates ÷ a whole request's CPU ≤ 0.1", 0.06, "met"),
+        ("the same at 5,000 models ÷ at 10 ≤ 1.2", 1.1, "met"),
         ("RSS, after all ÷ after the first 50,000 requests ≤ 1.05", 1.02, "met"),
     ],
 )
@@ -95,6 +98,7 @@ def test_every_trial_has_its_table() -> None:
     assert "| what the guard adds to its rule (0.50–0.50) | 0.50 |" in made
     assert "| n4n, 2 workers | 6,000 | 105 | 105 | 47–53 % | 48–52 % | 0 |" in made
     assert "| 1,000,300 requests and 50,000 streams broken off | 65.3 | 1.020 |" in made
+    assert "| a plan for 10 candidates, 10 models | 9.0 | 0.060 |" in made and "| the same, 5,000 models | 9.9 | 0.066 |" in made
     assert not tables(Measured(), trials(quick=False).values())
 
 
