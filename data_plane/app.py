@@ -18,6 +18,7 @@ from aiohttp import web
 
 import n4n
 from data_plane.counting import Counting
+from data_plane.endings import Endings
 from data_plane.health import Health
 from data_plane.idempotency import Once
 from data_plane.intake import Intake, SharedIntake
@@ -104,6 +105,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     usage = UsageLink(settings.control_planes, identity, segments, known=ledger.known, clock=clock, draw=random.random)
     kept = Records(None if limiting is None else limiting.store, secret_of(settings))
     router.once = Once(kept, clock, random.random, lambda outcome: instruments.idempotent.labels(outcome).inc())
+    endings = Endings(router, served)
+    follower.heard = endings.changed
     server = served.server()
     runner = web.ServerRunner(server, shutdown_timeout=LAST_BYTES_S)
     await runner.setup()
@@ -116,6 +119,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
             group.create_task(health.shared.keep(), name="health"),
             group.create_task(_show(follower, health, upstream, segments, instruments, reports), name="gauges"),
             group.create_task(usage.run(), name="usage"),
+            group.create_task(endings.keep(), name="endings"),
         ]
         if limiting is not None:
             tasks.append(group.create_task(limiting.keep(), name="limits"))

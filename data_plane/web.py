@@ -49,7 +49,8 @@ class Web:
         self._body_bounds = BodyBounds(settings.max_body_mib << 20, float(settings.body_timeout_sec))
         self.leaving = False  # /ready says so, and a balancer looks elsewhere
         self.draining = False  # every answer closes its connection; requests are served as ever
-        self.running: set[asyncio.Task[None]] = set()  # the requests in the works
+        self.running: dict[asyncio.Task[None], Record] = {}  # the requests in the works
+        self._ended: dict[asyncio.Task[None], GatewayError] = {}  # those that we end, and why
         self._cut = False
         self._plain: dict[str, Callable[[], Awaitable[web.StreamResponse]]] = {
             "/live": self._live,
@@ -112,7 +113,7 @@ class Web:
         record, outgoing, task = self._record(), Outgoing(request), request.task
         if self._meter.tracer is not None:
             record.trace = self._meter.tracer.began(request)
-        self.running.add(task)
+        self.running[task] = record
         try:
             try:
                 request.check()
@@ -127,16 +128,21 @@ class Web:
             except ClientGone:
                 raise
             except asyncio.CancelledError:
-                if not self._cut:
+                ended = self._ended.get(task)
+                if ended is None and not self._cut:
                     raise  # the client is gone
-                await self._failed(request, outgoing, record, Draining(retry_after_s=1))
+                task.uncancel()
+                await self._failed(request, outgoing, record, ended or Draining(retry_after_s=1))
+                record.outcome = "cancelled" if ended is not None else record.outcome
             except Exception:  # a fault of ours, told without details
                 log.exception("request %s failed", record.request_id)
                 await self._failed(request, outgoing, record, GatewayError("the gateway failed; its log tells why under this request id"))
         except ClientGone:
             record.status, record.outcome = 499, "cancelled"
         finally:
-            self.running.discard(task)
+            del self.running[task]
+            if self._ended:
+                self._ended.pop(task, None)
             self._meter.close(record)
         return outgoing.written  # type: ignore[return-value]  # the connection knows it
 
@@ -154,6 +160,12 @@ class Web:
         """Ends what still runs: a 503, or a last event where output has been sent."""
         self._cut = True
         for task in self.running:
+            task.cancel()
+
+    def end(self, task: asyncio.Task[None], error: GatewayError) -> None:
+        """Ends one that still runs: this error, or a last event where output has been sent. Again, it changes nothing."""
+        if task in self.running and task not in self._ended:
+            self._ended[task] = error
             task.cancel()
 
     def _note(self, record: Record, error: GatewayError) -> None:

@@ -83,6 +83,7 @@ class Follower:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.state = State()
+        self.heard: Callable[[AccessSnapshot | None, AccessSnapshot], None] = lambda before, after: None  # of keys that come into force
         self.nacks = 0
         self.last_nack = ""
         self._build: wire.CatalogBuild | None = None  # of `state.catalog`
@@ -264,7 +265,8 @@ class Follower:
             self._build = compiled
             self.state = replace(self.state, catalog=compiled.snapshot)
         else:
-            self.state = replace(self.state, access=compiled)
+            before, self.state = self.state.access, replace(self.state, access=compiled)
+            self.heard(before, compiled)
 
     async def _keep_current(self) -> None:
         while True:
