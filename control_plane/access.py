@@ -25,12 +25,24 @@ from n4n.core.discovery import ResourceId
 from n4n.core.errors import InvalidDirective, Problem
 from n4n.core.probes.rows import TENANT as PROBES
 from n4n.core.schema import Field
+from n4n.core.tags import BadTag, Tags, tags_of
 from n4n.runtime.wire import encode_key, key_resource, tenant_resource
 
 _PUBLIC_ID = re.compile(r"[a-z0-9]{12}\Z")
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 _LAST_MS = 253_402_300_799_000  # the year 9999
 _MAX_GRACE_MS = 90 * 86_400_000
+
+
+def _tags(value: object, path: str, problems: list[Problem]) -> Tags | None:
+    found = schema.map_of(schema.text)(value, path, problems)
+    try:
+        return tags_of(cast(dict[str, str], found)) if found and not problems else ()
+    except BadTag as error:
+        problems.append(Problem(path, str(error)))
+        return None
+
+
 _FIELDS = {
     "limits": Field(read_limits),
     "priority": Field(read_priority),
@@ -39,6 +51,8 @@ _FIELDS = {
     "require_directives": Field(schema.listed(schema.text)),
     "models": Field(schema.listed(schema.text)),
     "expires_at_ms": Field(schema.whole(1, _LAST_MS, " of Unix milliseconds")),
+    "require_pricing": Field(schema.flag),
+    "tags": Field(_tags),
 }
 
 
@@ -53,6 +67,8 @@ class KeySettings:
     models: tuple[str, ...] = ()
     expires_at: datetime | None = None
     priority: str | None = None
+    require_pricing: bool = False
+    tags: Tags = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +130,8 @@ def _for_routers(record: KeyRecord, at: datetime) -> Key:
         limits=rules.limits,
         budgets=rules.budgets,
         priority=rules.priority,
+        require_pricing=rules.require_pricing,
+        tags=rules.tags,
         previous_sha256=record.previous_sha256 if rotated else None,
         previous_expires_at=until.timestamp() if rotated and until else None,
     )
@@ -135,6 +153,8 @@ def read_settings(raw: Mapping[str, object], now: datetime) -> KeySettings:
         models=tuple(cast(list[str], table.get("models", ()))),
         expires_at=None if expires_ms is None else datetime.fromtimestamp(expires_ms / 1000, UTC),
         priority=cast(str | None, table.get("priority")),
+        require_pricing=table.get("require_pricing") is True,
+        tags=cast(Tags, table.get("tags", ())),
     )
 
 
@@ -176,6 +196,8 @@ def settings_as_told(settings: KeySettings) -> dict[str, object]:
         "require_directives": list(settings.require_directives),
         "models": list(settings.models),
         "priority": settings.priority,
+        "require_pricing": settings.require_pricing or None,
+        "tags": dict(settings.tags),
         "expires_at_ms": None if settings.expires_at is None else round(settings.expires_at.timestamp() * 1000),
     }
     return {name: value for name, value in told.items() if value not in (None, {}, [])}

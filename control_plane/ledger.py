@@ -15,13 +15,14 @@ from datetime import UTC, date, datetime, time, timedelta
 from operator import attrgetter
 from typing import Final
 
+import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.schema import DatabaseAway
 from control_plane.tables import usage_ledger
 from control_plane.usage_database import UsageDatabase, driver_of
-from n4n.core.ledger import UNKNOWN, Row
+from n4n.core.ledger import RATIO, UNKNOWN, Row
 
 AHEAD: Final = 3  # days whose partitions stand ready
 LOOK_S: Final = 3600.0
@@ -31,6 +32,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTITION: Final = re.compile(r"usage_ledger_(\d{8})\Z")
 COLUMNS: Final = tuple(column.name for column in usage_ledger.columns)
 _LIST: Final = ", ".join(COLUMNS)
+_EXACTLY: Final = f"NOT estimated AND counted_by <> '{RATIO}'"  # both numbers are there: the provider's, and our exact count
+_BOTH_OUT: Final = f"{_EXACTLY} AND counted_completion_tokens IS NOT NULL"
+_BOTH_IN: Final = f"{_EXACTLY} AND counted_prompt_tokens IS NOT NULL"
 SUMS: Final[Mapping[str, str]] = {  # of a roll-up, from rows of the ledger; `sign` is -1 for a row that goes
     "attempts": "sign",
     "requests": "CASE WHEN attempt_no = 1 THEN sign ELSE 0 END",
@@ -43,13 +47,16 @@ SUMS: Final[Mapping[str, str]] = {  # of a roll-up, from rows of the ledger; `si
     "cache_write_tokens": "sign * cache_write_tokens",
     "completion_tokens": "sign * completion_tokens",
     "reasoning_tokens": "sign * reasoning_tokens",
-    "counted_completion_tokens": "CASE WHEN estimated THEN 0 ELSE sign * coalesce(counted_completion_tokens, 0) END",
-    "compared_completion_tokens": "CASE WHEN estimated OR counted_completion_tokens IS NULL THEN 0 ELSE sign * completion_tokens END",
+    "counted_completion_tokens": f"CASE WHEN {_BOTH_OUT} THEN sign * counted_completion_tokens ELSE 0 END",
+    "compared_completion_tokens": f"CASE WHEN {_BOTH_OUT} THEN sign * completion_tokens ELSE 0 END",
+    "counted_prompt_tokens": f"CASE WHEN {_BOTH_IN} THEN sign * counted_prompt_tokens ELSE 0 END",
+    "compared_prompt_tokens": f"CASE WHEN {_BOTH_IN} THEN sign * prompt_tokens ELSE 0 END",
     "cost_usd": "sign * coalesce(cost_usd, 0)",
 }
 DAY, _HOUR = "CAST(started_at AT TIME ZONE 'UTC' AS date)", "date_trunc('hour', started_at, 'UTC')"
 _BY_DAY: Final = (("day", DAY), *((name, name) for name in ("tenant", "key_id", "model", "provider", "endpoint")))
 _BY_HOUR: Final = (("hour", _HOUR), *((name, name) for name in ("endpoint", "provider", "model")))
+_JSON: Final = msgspec.json.Encoder().encode
 _log = logging.getLogger("n4n.control_plane")
 
 
@@ -110,6 +117,12 @@ class Ledger:
         if any(row.state != UNKNOWN for row in rows):
             instants = [_started(row) for row in rows]
             await connection.execute(text(_REPLACE), {"least": min(instants), "most": max(instants)})
+        if revised := [row for row in rows if row.revision]:
+            await connection.execute(text(_REVISE), {
+                "began": [_started(row) for row in revised],
+                "attempts": [row.attempt_id for row in revised],
+                "revisions": [row.revision for row in revised],
+            })  # fmt: skip
         await connection.execute(text(_INSERT))
         await connection.execute(text(_add_up("usage_by_day", _BY_DAY)))
         await connection.execute(text(_add_up("usage_by_hour", _BY_HOUR)))
@@ -154,10 +167,19 @@ _REPLACE: Final = f"""
         RETURNING {", ".join(f"kept.{name}" for name in COLUMNS)}
     )
     INSERT INTO changed ({_LIST}, sign) SELECT {_LIST}, -1 FROM gone"""  # noqa: S608  # names of columns, which are ours
+# By the keys themselves, few as they are: a join with what came would look at whole partitions.
+_REVISE: Final = f"""
+    WITH gone AS (
+        DELETE FROM usage_ledger AS kept
+        USING unnest(CAST(:began AS timestamptz[]), CAST(:attempts AS text[]), CAST(:revisions AS int[])) AS come (began, attempt, revision)
+        WHERE kept.started_at = come.began AND kept.attempt_id = come.attempt AND kept.revision < come.revision
+        RETURNING {", ".join(f"kept.{name}" for name in COLUMNS)}
+    )
+    INSERT INTO changed ({_LIST}, sign) SELECT {_LIST}, -1 FROM gone"""  # noqa: S608  # as above
 _INSERT: Final = f"""
     WITH fresh AS (
         INSERT INTO usage_ledger ({_LIST})
-        SELECT DISTINCT ON (started_at, attempt_id) {_LIST} FROM incoming ORDER BY started_at, attempt_id, state = 'unknown'
+        SELECT DISTINCT ON (started_at, attempt_id) {_LIST} FROM incoming ORDER BY started_at, attempt_id, state = 'unknown', revision DESC
         ON CONFLICT (started_at, attempt_id) DO NOTHING
         RETURNING {_LIST}
     )
@@ -178,7 +200,7 @@ def _add_up(table: str, groups: Sequence[tuple[str, str]]) -> str:
 
 async def _copy(connection: AsyncConnection, rows: Sequence[Row]) -> None:
     driver = await driver_of(connection)
-    read = [_started if name == "started_at" else attrgetter(name) for name in COLUMNS]
+    read = [_READ.get(name) or attrgetter(name) for name in COLUMNS]
     async with driver.cursor() as cursor, cursor.copy(f"COPY incoming ({_LIST}) FROM STDIN".encode()) as copy:
         for row in rows:
             await copy.write_row([value(row) for value in read])
@@ -186,3 +208,10 @@ async def _copy(connection: AsyncConnection, rows: Sequence[Row]) -> None:
 
 def _started(row: Row) -> datetime:
     return _EPOCH + timedelta(microseconds=row.started_us)
+
+
+def _tags(row: Row) -> str:
+    return _JSON(row.tags).decode() if row.tags else "{}"
+
+
+_READ: Final[Mapping[str, Callable[[Row], object]]] = {"started_at": _started, "tags": _tags}

@@ -59,6 +59,8 @@ def key_of(row: Row[*tuple[object, ...]]) -> KeyRecord:
         models=tuple(found["models"]),
         expires_at=found["expires_at"],
         priority=found["priority"],
+        require_pricing=found["require_pricing"],
+        tags=tuple(sorted(found["tags"].items())),
     )
     return KeyRecord(
         public_id=found["public_id"],
@@ -85,6 +87,8 @@ def key_row(record: KeyRecord) -> dict[str, object]:
         "previous_expires_at": record.previous_expires_at,
         "limits": dict(rules.limits),
         "priority": rules.priority,
+        "require_pricing": rules.require_pricing,
+        "tags": dict(rules.tags),
         "budgets": stored(rules.budgets),
         "directives": list(rules.directives),
         "require_directives": list(rules.require_directives),

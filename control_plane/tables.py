@@ -81,6 +81,8 @@ keys = Table(
     Column("directives", ARRAY(Text), nullable=False),
     Column("require_directives", ARRAY(Text), nullable=False),
     Column("models", ARRAY(Text), nullable=False),
+    Column("require_pricing", Boolean, nullable=False, server_default="false"),
+    Column("tags", JSONB, nullable=False, server_default="{}"),
     Column("author", Text, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("expires_at", DateTime(timezone=True), index=True),
@@ -171,10 +173,18 @@ usage_ledger = Table(
     Column("counted_prompt_tokens", BigInteger),
     Column("counted_completion_tokens", BigInteger),
     Column("counted_by", Text),
-    Column("estimated", Boolean, nullable=False),  # the tokens are our own count
+    Column("estimated", Boolean, nullable=False),  # the tokens are our own count, or cut to fit together
     Column("cost_usd", Numeric),  # NULL: unpriced
     Column("latency_ms", Double),
     Column("ttft_ms", Double),
+    Column("service_tier", Text, nullable=False, server_default=""),  # the answer's own; empty: the usual one
+    Column("doubt", Text),  # why it is estimated: missing, zero, negative, not_a_number, absurd, inconsistent
+    Column("tags", JSONB, nullable=False, server_default="{}"),  # {team: search}
+    Column("audio_input_tokens", BigInteger, nullable=False, server_default="0"),  # of prompt_tokens, neither cached nor written
+    Column("audio_output_tokens", BigInteger, nullable=False, server_default="0"),  # of completion_tokens
+    Column("image_input_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("image_output_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("revision", SmallInteger, nullable=False, server_default="0"),  # a row of a higher one replaces it
     Index("usage_ledger_unknown", "started_at", "attempt_id", postgresql_where=text("state = 'unknown'")),
     postgresql_partition_by="RANGE (started_at)",
 )
@@ -192,6 +202,7 @@ def _roll_up(name: str, time: Column[Any], *groups: str) -> Table:
         time,
         *(Column(group, Text, primary_key=True) for group in groups),
         *(Column(total, BigInteger, nullable=False) for total in sums),
+        *(Column(total, BigInteger, nullable=False, server_default="0") for total in ("counted_prompt_tokens", "compared_prompt_tokens")),
         Column("cost_usd", Numeric, nullable=False),
     )
 

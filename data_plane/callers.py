@@ -13,6 +13,7 @@ from n4n.core.access import AccessSnapshot, Key
 from n4n.core.chat import ChatRequest
 from n4n.core.directives import Directives
 from n4n.core.errors import MalformedRequest
+from n4n.core.priced import priced
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _NO_QUERY: MultiMapping[str] = MultiDict()
@@ -23,6 +24,7 @@ MAX_TIMEOUT_MS = 24 * 3_600_000
 
 _OURS = frozenset((  # headers that change what is done with a request; a request without them is plain
     b"x-request-id", b"cache-control", b"x-n4n-timeout-ms", b"x-n4n-priority", b"x-n4n-routing", b"x-routing-directive", b"idempotency-key",
+    b"x-n4n-tags",
 ))  # fmt: skip
 _MOST_SHAPES, _LONGEST_SHAPE = 512, 2048  # which headers a client sends, not what is in them, is the same in all its requests
 _shapes: dict[tuple[bytes, ...], bool] = {}
@@ -116,7 +118,7 @@ class Asked:
 
     def directives(self, key: Key, chat: ChatRequest) -> Directives:
         """The key's own directives, narrowed by what the request asks in header, query and body."""
-        if self.plain and not key.directives and not key.require_directives and chat.provider_object is None:
+        if self.plain and not (key.directives or key.require_directives or key.require_pricing) and chat.provider_object is None:
             return grammar.NONE
         found = grammar.parse(",".join(key.directives), source="the key's directives") if key.directives else grammar.parse("")
         routing = self.get("x-n4n-routing")
@@ -131,7 +133,7 @@ class Asked:
             raise MalformedRequest(
                 f"this API key requires the directive {missing[0]}; send it as x-n4n-routing: {missing[0]}=…", param="x-n4n-routing"
             )
-        return grammar.combine(found, asked)
+        return grammar.combine(grammar.combine(found, asked), priced(chat)) if key.require_pricing else grammar.combine(found, asked)
 
 
 def authenticate(access: AccessSnapshot, asked: Asked) -> Key:

@@ -17,6 +17,8 @@ from data_plane.router import Router
 from n4n.core import large
 from n4n.core.idempotency import HEADER, check_key
 from n4n.core.skins.skin import Skin
+from n4n.core.tags import HEADER as TAGS
+from n4n.core.tags import of_request
 
 
 async def converse(
@@ -33,6 +35,9 @@ async def converse(
         once = asked.get(HEADER)
         if once is not None:
             check_key(once)
+        record.tags = of_request(key.tags, asked.get(TAGS))
+    elif key.tags:
+        record.tags = of_request(key.tags, None)
     body = request.came()
     if body is None:
         body = await request.read()

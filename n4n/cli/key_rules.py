@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,10 @@ def offer_rules(parser: ArgumentParser, *, clearing: bool) -> None:
     _offer_list(parser, "--directive", reader(values.directive), "KEY=VALUE", "binds every request of this key")
     _offer_list(parser, "--require-directive", reader(values.directive_name), "KEY", "a directive every request must carry, such as region")
     _offer_list(parser, "--model", reader(values.words), "MODEL", "may be used; all, unless one is named")
+    parser.add_argument(
+        "--require-pricing", action=BooleanOptionalAction, default=..., help="endpoints without a price in the catalog are not used"
+    )
+    _offer_list(parser, "--tag", reader(values.tag), "NAME=VALUE", "stands in the ledger beside each request, such as team=search")
     parser.add_argument("--expires", type=reader(values.instant), metavar="WHEN", default=..., help="30d, 12h, 90s or a date (UTC)")
 
 
@@ -49,6 +53,12 @@ def given_rules(args: Namespace, limits_now: Mapping[str, int], budgets_now: Seq
         if told is not None:
             touched.append(name)
             rules[name] = [one for one in told if one is not None]
+    if args.require_pricing is not ...:
+        touched.append("require_pricing")
+        rules["require_pricing"] = args.require_pricing
+    if args.tag is not None:
+        touched.append("tags")
+        rules["tags"] = dict(one for one in args.tag if one is not None)
     if args.expires is not ...:
         touched.append("expires_at_ms")
         rules["expires_at_ms"] = args.expires
@@ -67,6 +77,8 @@ def key_row(info: KeyInfo) -> dict[str, object]:
         "directives": list(info.directives),
         "require_directives": list(info.require_directives),
         "models": list(info.models),
+        "require_pricing": info.require_pricing,
+        "tags": dict(info.tags),
         "created_at": iso(info.created_at_ms),
         "expires_at": iso(info.expires_at_ms),
         "revoked_at": iso(info.revoked_at_ms),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
-from n4n.core import schema
+from n4n.core import schema, tags
 from n4n.core.access import split_key
 from n4n.core.budgets import CALENDAR, MOST_TOKENS, MOST_USD, is_window, pico_of
 from n4n.core.directives import KEYS, parse
@@ -220,6 +220,19 @@ def pair(text: str) -> tuple[str, str]:
     if name and equals and value:
         return name, value
     raise ArgumentTypeError(f"{text[:80]!r} is not name=value")
+
+
+def tag(text: str) -> tuple[str, str]:
+    """One tag, `name=value`."""
+    try:
+        (found,) = tags.parse(text) or ((),)
+    except tags.BadTag as error:
+        raise ArgumentTypeError(str(error)) from None
+    except ValueError:
+        raise ArgumentTypeError("is more than one tag: write --tag for each") from None
+    if not found:
+        raise ArgumentTypeError("is empty; write name=value, such as team=search")
+    return found
 
 
 def share(text: str) -> Decimal:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from n4n.core.budgets import Budget
 from n4n.core.errors import Unauthenticated
+from n4n.core.tags import Tags
 
 MOST_KNOWN = 4096
 KEY_PREFIX = "sk-n4n-"
@@ -35,6 +36,8 @@ class Key:
     provider_caps: Mapping[str, Budget] = field(default_factory=dict)  # of all its keys, by provider: more is spent elsewhere, if it can be
     priority: str | None = None  # of requests that name none; the tenant's where the key has none
     tenant_limits: Mapping[str, int] = field(default_factory=dict)  # of all its keys together
+    require_pricing: bool = False  # endpoints without a price are not used
+    tags: Tags = ()  # of its requests' rows, under those that they send
 
 
 @dataclass(frozen=True, slots=True)

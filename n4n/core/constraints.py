@@ -53,7 +53,8 @@ class Constraint:
     @property
     def text(self) -> str:
         """The canonical spelling, for the log and for counts of what was eliminated."""
-        return f"{self.key}={'|'.join(term.text for term in self.terms)}"
+        values = "|".join(term.text for term in self.terms)
+        return f"{self.key}={values}" if values else self.key
 
     def admits(self, offer: Offer) -> bool:
         """Whether an offer may be used."""

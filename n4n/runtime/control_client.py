@@ -153,6 +153,8 @@ class KeyInfo:
     models: tuple[str, ...] = ()
     expires_at_ms: int | None = None
     priority: str | None = None
+    require_pricing: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,6 +500,8 @@ def _key(told: access_pb2.KeyInfo) -> KeyInfo:
         models=tuple(rules.models),
         expires_at_ms=rules.expires_at_ms if rules.HasField("expires_at_ms") else None,
         priority=rules.priority if rules.HasField("priority") else None,
+        require_pricing=rules.require_pricing,
+        tags=dict(sorted(rules.tags.items())),
     )
 
 

@@ -208,6 +208,9 @@ def encode_key(key: Key) -> bytes:
         message.previous_sha256 = key.previous_sha256
         message.previous_expires_at_ms = round(key.previous_expires_at * 1000)
     message.budgets.extend(map(_budget_message, key.budgets))
+    if key.require_pricing:
+        message.require_pricing = True
+    message.tags.update(key.tags)
     return message.SerializeToString(deterministic=True)
 
 
@@ -311,6 +314,8 @@ def _key(public_id: str, body: bytes) -> Key:
         previous_sha256=message.previous_sha256 if rotated else None,
         previous_expires_at=message.previous_expires_at_ms / 1000 if rotated else None,
         budgets=tuple(_budget(one, f"keys.{public_id}.budgets") for one in message.budgets),
+        require_pricing=message.require_pricing,
+        tags=tuple(sorted(message.tags.items())),
     )
 
 

@@ -32,6 +32,13 @@ def test_a_malformed_or_past_expiry_is_refused_with_what_to_write(text: str) -> 
         values.instant(text, NOON)
 
 
+def test_a_tag_is_one_name_and_value() -> None:
+    assert values.tag("team=search") == ("team", "search")
+    for text in ("team", "", "a=1,b=2", "te am=1", "team="):
+        with pytest.raises(ArgumentTypeError):
+            values.tag(text)
+
+
 def test_a_budget_is_an_amount_per_window() -> None:
     assert values.budget_usd("50/month") == values.Budget("usd", "50", "month")
     assert values.budget_usd("0.50/day/soft") == values.Budget("usd", "0.5", "day", soft=True)

@@ -70,6 +70,23 @@ async def test_a_key_is_shown_once_and_opens_what_its_settings_say(postgres_url:
         assert made.secret.removeprefix(f"sk-n4n-{made.key.public_id}-") not in str(shown)
 
 
+async def test_a_key_may_demand_prices_and_bear_tags(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, a_watcher(plane.port) as watcher:
+        made = await create(plane, require_pricing=True, tags={"team": "search", "env": "prod"})
+        key = (await held_keys(watcher)).authenticate(made.secret, time.time())
+        assert (key.require_pricing, key.tags) == (True, (("env", "prod"), ("team", "search")))
+        changed = await update(plane, made.key.public_id, "require_pricing", "tags", tags={"team": "ads"})
+        assert not changed.settings.require_pricing and dict(changed.settings.tags) == {"team": "ads"}
+        key = (await held_keys(watcher)).authenticate(made.secret, time.time())
+        assert (key.require_pricing, key.tags) == (False, (("team", "ads"),))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await create(plane, tags={"te am": "search"})
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT and "a tag's name" in str(refused.value.details())
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await create(plane, tags={f"t{n}": "1" for n in range(9)})
+        assert "8 tags" in str(refused.value.details())
+
+
 async def test_no_secret_is_anywhere_in_the_database(postgres_url: str) -> None:
     async with a_plane(postgres_url) as plane:
         made = await create(plane)

@@ -53,6 +53,12 @@ async def reports(postgres_url: str) -> AsyncIterator[Reports]:
     await made.close()
 
 
+async def sums(reports: Reports, *names: str) -> list[int]:
+    """Of all there is."""
+    (total,) = await reports.report(("tenant",), Question(NOW - timedelta(days=1)))
+    return [total.sums[name] for name in names]
+
+
 def answers(url: str, query: str) -> list[tuple[object, ...]]:
     with psycopg.connect(libpq_url(url)) as connection:
         return connection.execute(query.encode()).fetchall()
@@ -88,6 +94,36 @@ async def test_a_late_real_row_replaces_an_unknown_one_and_never_the_other_way(l
     (total,) = await reports.report(("tenant",), Question(NOW - timedelta(days=1)))
     assert (total.sums["attempts"], total.sums["unknown"], total.sums["prompt_tokens"]) == (3, 1, 2 * 12 + 99)
     assert total.cost_usd == Decimal("5.00012")
+
+
+async def test_a_revised_row_takes_the_place_of_the_first_whichever_comes_first(ledger: Ledger, reports: Reports, postgres_url: str):
+    exact = {"revision": 1, "counted_by": "o200k", "counted_completion_tokens": 5, "counted_prompt_tokens": 12}
+    first, later = rows(1, 6), rows(1, 5, **exact)
+
+    await ledger.take(first[:2] + later[1:2])  # together
+    await ledger.take(first[2:])
+    await ledger.take(later[:1] + later[2:4])  # later
+    await ledger.take(later[4:] + first)  # and again
+    await ledger.take(later + rows(1, 6, state="unknown"))
+
+    query = "SELECT revision, counted_by, count(*), sum(counted_completion_tokens) FROM usage_ledger GROUP BY 1, 2 ORDER BY 1"
+    assert answers(postgres_url, query) == [(0, "ratio", 1, 3), (1, "o200k", 5, 25)]
+    names = ("attempts", "prompt_tokens", "counted_completion_tokens", "compared_completion_tokens", "counted_prompt_tokens")
+    assert await sums(reports, *names, "compared_prompt_tokens") == [6, 72, 25, 15, 60, 60]
+
+
+async def test_what_is_not_counted_exactly_is_compared_with_nothing(ledger: Ledger, reports: Reports):
+    exact = {"revision": 1, "counted_by": "o200k", "counted_prompt_tokens": None, "counted_completion_tokens": 2}
+    await ledger.take(rows(1, 3) + rows(4, 2, **exact) + rows(6, 1, **exact, estimated=True, doubt="zero"))
+
+    assert await sums(reports, "counted_completion_tokens", "compared_completion_tokens", "compared_prompt_tokens") == [4, 6, 0]
+
+
+async def test_tags_tiers_and_sounds_are_there_for_sql(ledger: Ledger, postgres_url: str):
+    await ledger.take(rows(1, 1, tags={"team": "search"}, service_tier="flex", audio_input_tokens=7) + rows(2, 1))
+
+    query = "SELECT tags->>'team', tags, service_tier, audio_input_tokens, doubt FROM usage_ledger ORDER BY attempt_id"
+    assert answers(postgres_url, query) == [("search", {"team": "search"}, "flex", 7, None), (None, {}, "", 0, None)]
 
 
 async def test_rows_of_every_day_find_their_partition_and_those_too_old_are_told(ledger: Ledger, postgres_url: str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -41,8 +41,12 @@ class Kept:
 
 
 @asynccontextmanager
-async def metered(folder: Path, *upstreams: str) -> AsyncIterator[tuple[RunningRouter, Kept]]:
-    async with running_router(catalog(*upstreams, model={"retry": {"max_retries": 1, "backoff_ms": 1}})) as house:
+async def metered(
+    folder: Path, *upstreams: str, key: Mapping[str, object] | None = None, price: object = None
+) -> AsyncIterator[tuple[RunningRouter, Kept]]:
+    endpoint = None if price is None else {"price": price}
+    document = catalog(*upstreams, model={"retry": {"max_retries": 1, "backoff_ms": 1}}, endpoint=endpoint)
+    async with running_router(document, key=key) as house:
         ledger = Ledger()
         ledger.segments = Segments(folder, "test", carried=ledger.unsettled)
         house.web._meter.ledger = ledger
@@ -138,6 +142,49 @@ async def test_a_hundred_answers_with_one_id_are_a_hundred_rows(tmp_path: Path):
         rows = await kept.rows(100)
 
     assert len({row.attempt_id for row in rows}) == 100
+
+
+async def test_a_row_bears_the_tags_of_its_request_over_those_of_its_key(tmp_path: Path):
+    key = {"tags": (("env", "prod"), ("team", "search"))}
+    async with ScriptedUpstream() as upstream, metered(tmp_path, upstream.base_url, key=key) as (house, kept):
+        async with house.chat(headers={"x-n4n-tags": "team=ads, run=7"}) as answer:
+            assert answer.status == 200
+        async with house.chat() as answer:
+            assert answer.status == 200
+        assert b'"tags"' not in b"".join(call.body for call in upstream.calls)
+        assert not any(call.header("x-n4n-tags") for call in upstream.calls)
+        async with house.chat(headers={"x-n4n-tags": "team"}) as answer:
+            assert answer.status == 400 and (await answer.json())["error"]["param"] == "x-n4n-tags"
+        rows = await kept.rows(2)
+
+    assert [row.tags for row in rows] == [{"env": "prod", "run": "7", "team": "ads"}, {"env": "prod", "team": "search"}]
+
+
+async def test_the_clients_own_metadata_goes_to_the_provider_untouched_and_is_no_tag(tmp_path: Path):
+    async with ScriptedUpstream() as upstream, metered(tmp_path, upstream.base_url) as (house, kept):
+        async with house.chat(metadata={"team": "search"}) as answer:
+            assert answer.status == 200
+        (row,) = await kept.rows(1)
+
+    assert upstream.calls[0].json["metadata"] == {"team": "search"} and row.tags == {}
+
+
+async def test_a_key_that_demands_prices_is_served_by_priced_endpoints_alone(tmp_path: Path):
+    async with ScriptedUpstream() as upstream, metered(tmp_path, upstream.base_url, key={"require_pricing": True}, price={}) as (house, _):
+        async with house.chat() as answer:
+            error = (await answer.json())["error"]
+            assert (answer.status, error["code"], error["n4n"]["eliminated"]) == (400, "no_eligible_endpoint", {"require_pricing": 1})
+        assert not upstream.calls
+
+
+async def test_what_has_no_price_is_metered_and_its_cost_is_unknown(tmp_path: Path):
+    async with ScriptedUpstream() as upstream, metered(tmp_path, upstream.base_url, price={}) as (house, kept):
+        async with house.chat() as answer:
+            body = await answer.json()
+            assert "x-n4n-usage-cost-usd" not in answer.headers and body["n4n"]["cost_usd"] is None
+        (row,) = await kept.rows(1)
+
+    assert row.cost_usd is None and row.prompt_tokens == 11 and body["n4n"]["warnings"] == []
 
 
 async def test_a_request_that_was_never_dispatched_has_no_row(tmp_path: Path):

@@ -75,6 +75,10 @@ ROWS: dict[str, tuple[str, ...]] = {
         + ", ".join("0" for _ in range(13))
         + ", 0.25)",
     ),
+    "0010": (
+        "UPDATE keys SET require_pricing = true, tags = '{\"team\": \"search\"}'",
+        "UPDATE usage_ledger SET tags = '{\"team\": \"search\"}', doubt = 'missing', service_tier = 'flex', revision = 1",
+    ),
 }
 
 
