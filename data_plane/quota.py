@@ -26,7 +26,6 @@ from n4n.core.limits.subjects import (
     RESERVES,
     Draw,
     Priority,
-    Rate,
     Subject,
     Took,
     Unit,
@@ -182,9 +181,9 @@ class Quotas:
         return Caller(
             key,
             self.limits.spending_party(subjects, owners) if owners else self.limits.party(*subjects),
-            next((at for at, subject in enumerate(subjects) if any(isinstance(bucket, Rate) for bucket in subject.buckets)), 0),
+            next((at for at, subject in enumerate(subjects) if not all(bucket.is_daily for bucket in subject.buckets)), 0),
             bool(owners),
-            min([bucket.capacity for bucket in buckets if isinstance(bucket, Rate) and bucket.unit is Unit.TOKENS], default=math.inf),
+            min([bucket.capacity for bucket in buckets if bucket.unit is Unit.TOKENS], default=math.inf),
         )
 
 
@@ -222,7 +221,7 @@ def told_caller(caller: Caller, answer: Reservation | Refusal, record: Record) -
 def _why(subject: Subject, refusal: Refusal) -> str:
     """Which limit it was, and whose, in words."""
     bucket = subject.bucket(refusal.bucket)
-    if isinstance(bucket, Rate):
+    if bucket is not None:
         wait_s = max(1, round(refusal.wait_ms / 1000))
         unit = bucket.unit.name.lower()
         return (

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from n4n.core.limits.levels import Grant, Ledger, Refusal, Settlement, reserve
-from n4n.core.limits.subjects import RESERVES, Bucket, Draw, Priority, Subject, Took, Unit, Window, key_subject, tenant_subject
+from n4n.core.limits.subjects import RESERVES, Draw, Priority, Subject, Took, key_subject, tenant_subject
 from n4n.runtime.limits import Party, scripts
 from n4n.runtime.stores import Store
 from tests.support.store import open_store
@@ -28,9 +28,9 @@ def _id(name: str) -> bytes:
 _numbers = iter(range(10**9))
 
 
-def subject_of(budgets: Sequence[Bucket] = (), **limits: int) -> Subject:
+def subject_of(**limits: int) -> Subject:
     """A key that nobody used before."""
-    found = key_subject(f"tenant-{next(_numbers)}", "k", limits, budgets)
+    found = key_subject(f"tenant-{next(_numbers)}", "k", limits)
     assert found is not None
     return found
 
@@ -229,23 +229,6 @@ async def test_an_edited_limit_applies_at_once_and_resets_nothing(buckets: Bucke
     assert isinstance((await buckets.reserve("e", Draw(), four))[0], Refusal)
 
 
-async def test_a_window_counts_up_to_its_cap_and_begins_anew_when_it_says(buckets: Buckets) -> None:
-    _, now = await buckets.reserve("x", Draw(), subject_of(rpm=1))
-    here = subject_of([Window("budget", "b", Unit.SPEND, 1e12, now - 1000, now + 60_000)])
-    assert isinstance((await buckets.reserve("a", Draw(spend=8e11), here))[0], Grant)
-    refused, _ = await buckets.reserve("b", Draw(spend=3e11), here)
-    assert isinstance(refused, Refusal) and refused.bucket == "budget" and 50_000 < refused.wait_ms <= 60_000
-    await buckets.settle("a", Draw(spend=8e11), Settlement(Took(1.0, 0.0, 6e11)), here)
-    granted, _ = await buckets.reserve("b", Draw(spend=3e11), here)
-    assert isinstance(granted, Grant) and granted.levels[0].used == (9e11,)
-    later = Subject(here.name, here.keys, (Window("budget", "b", Unit.SPEND, 1e12, now + 1, now + 90_000),))
-    anew, _ = await buckets.reserve("c", Draw(spend=5e11), later)
-    assert isinstance(anew, Grant) and anew.levels[0].used == (5e11,)
-    await buckets.settle("b", Draw(spend=3e11), Settlement(Took(1.0, 0.0, 1e11)), here)  # of the window before
-    full, _ = await buckets.reserve("d", Draw(spend=6e11), here)  # by a router whose clock is behind
-    assert isinstance(full, Refusal) and full.levels[0].used == (5e11,)
-
-
 _ids = st.sampled_from(["a", "b", "c", "d", "e"])
 _steps = st.one_of(
     st.tuples(st.just("reserve"), _ids, st.floats(0, 1500), st.booleans(), st.sampled_from(list(Priority))),
@@ -264,8 +247,7 @@ async def _compared(url: str, steps: list[tuple[object, ...]]) -> None:
     key, tenant = key_and_tenant(
         {"rpm": 60_000, "burst": 8, "tpm": 600_000, "concurrency": 3, "streams": 1}, {"rpm": 90_000, "burst": 12, "tpd": 9_000_000}
     )
-    window = Window("budget", "b", Unit.TOKENS, 5e9, 0.0, 9e15)
-    tenant = Subject(tenant.name, tenant.keys, (*tenant.buckets, window), concurrency=4)
+    tenant = Subject(tenant.name, tenant.keys, tenant.buckets, concurrency=4)
     here, drawn = Here(), dict[str, Draw]()
     async with open_store(url) as store:
         there = InRedis(store)

@@ -16,11 +16,8 @@ from n4n.core.limits.subjects import (
     RESERVES,
     Draw,
     Priority,
-    Rate,
     Subject,
     Took,
-    Unit,
-    Window,
     account_subject,
     key_subject,
     tenant_subject,
@@ -63,7 +60,7 @@ def test_models_share_an_account_s_limits_only_where_its_scope_says_so() -> None
 
 
 def test_a_bucket_holds_a_minute_of_its_rate_unless_burst_says_otherwise() -> None:
-    assert [rate.capacity for rate in caller(rpm=600, tpm=9000).buckets if isinstance(rate, Rate)] == [600.0, 9000.0]
+    assert [rate.capacity for rate in caller(rpm=600, tpm=9000).buckets] == [600.0, 9000.0]
     burst = caller(rpm=600, burst=20).buckets[0]
     assert (burst.capacity, burst.per_ms) == (20.0, 0.01)
 
@@ -88,11 +85,6 @@ def used(ledger: Ledger, subject: Subject, now: float) -> list[float]:
     return list(ledger.levels(subject, now).used)
 
 
-def budget(capacity: float, begins_ms: float, ends_ms: float, unit: Unit = Unit.SPEND) -> Window:
-    """One that may be spent in a window."""
-    return Window("budget", "b", unit, capacity, begins_ms, ends_ms)
-
-
 def test_a_limit_admits_its_burst_and_then_its_rate() -> None:
     subject, ledger, admitted = caller(rpm=600, burst=20), Ledger(), 0
     for now in range(0, 60_000, 5):
@@ -107,7 +99,7 @@ def test_a_limit_by_the_day_holds_a_day_of_its_rate() -> None:
     refusal = ask(ledger, "late", subject, Draw(), 0.0)
     assert isinstance(refusal, Refusal) and (refusal.bucket, refusal.wait_ms) == ("requests_per_day", pytest.approx(864_000.0))
     assert [bucket.name for bucket in subject.buckets] == ["requests_per_day", "tokens_per_day"]
-    assert [rate.limit for rate in subject.buckets if isinstance(rate, Rate)] == [pytest.approx(100.0), pytest.approx(1e6)]
+    assert [rate.limit for rate in subject.buckets] == [pytest.approx(100.0), pytest.approx(1e6)]
 
 
 def test_a_refusal_takes_nothing_and_names_the_bucket_that_is_short_longest_and_the_wait() -> None:
@@ -214,29 +206,6 @@ def test_an_edited_limit_keeps_what_was_used() -> None:
     assert repr(ledger) == "<Ledger {'requests': 4.0} 4 running>"
 
 
-def test_a_window_counts_up_to_its_cap_and_says_when_it_begins_anew() -> None:
-    subject, ledger = key_subject("acme", "k1", {}, [budget(100.0, 1_000.0, 9_000.0)]), Ledger()
-    assert subject is not None
-    assert isinstance(ask(ledger, "a", subject, Draw(spend=80.0), 2_000.0), Grant)
-    refusal = ask(ledger, "b", subject, Draw(spend=30.0), 5_000.0)
-    assert isinstance(refusal, Refusal) and (refusal.bucket, refusal.wait_ms) == ("budget", 4_000.0)
-    ledger.settle(b"a", subject, Draw(spend=80.0), Settlement(Took(1.0, 0.0, 60.0)), 6_000.0)
-    assert used(ledger, subject, 8_000.0) == [60.0]
-    assert isinstance(ask(ledger, "b", subject, Draw(spend=30.0), 8_000.0), Grant)
-
-
-def test_a_window_that_begins_anew_starts_from_nothing_and_what_was_reserved_before_stays_in_the_old_one() -> None:
-    before, after = (key_subject("acme", "k1", {}, [budget(100.0, begins, begins + 1_000.0)]) for begins in (0.0, 1_000.0))
-    assert before is not None and after is not None
-    ledger = Ledger()
-    ask(ledger, "a", before, Draw(spend=80.0), 500.0)
-    assert isinstance(ask(ledger, "b", after, Draw(spend=90.0), 1_001.0), Grant)
-    ledger.settle(b"a", before, Draw(spend=80.0), Settlement(Took(1.0, 0.0, 20.0)), 1_002.0)
-    assert used(ledger, after, 1_003.0) == [90.0]
-    refusal = ask(ledger, "c", before, Draw(spend=80.0), 1_004.0)  # of a router whose clock is behind
-    assert isinstance(refusal, Refusal) and refusal.wait_ms == 1.0
-
-
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 2000), st.booleans(), st.floats(0, 30_000)), max_size=40))
 def test_nothing_is_ever_negative_and_nobody_runs_at_rest(steps: list[tuple[str, float, bool, float]]) -> None:
     subject, ledger, now = caller(rpm=5, tpm=1000, concurrency=3), Ledger(), 0.0
@@ -286,12 +255,10 @@ def test_nine_in_ten_answers_stay_below_the_learned_length() -> None:
 
 def test_all_routers_together_have_the_limit() -> None:
     share = share_of(caller(rpm=600, tpm=900, concurrency=10, streams=2), 3)
-    rates = [rate for rate in share.buckets if isinstance(rate, Rate)]
+    rates = share.buckets
     assert [(rate.capacity, rate.limit) for rate in rates] == [(200.0, pytest.approx(200)), (300.0, pytest.approx(300))]
     assert (share.concurrency, share.streams) == (3, 1)
     assert share_of(caller(rpm=600), 0) == caller(rpm=600)
-    spending = key_subject("acme", "k1", {}, [budget(90.0, 0.0, 5.0)])
-    assert spending is not None and share_of(spending, 3).buckets == (budget(30.0, 0.0, 5.0),)
 
 
 def test_a_router_goes_on_from_the_level_that_redis_told_last() -> None:
@@ -319,8 +286,6 @@ def test_when_redis_is_back_it_learns_what_was_used_meanwhile_and_nothing_twice(
     share = share_of(caller(rpm=600), 2)
     assert used_meanwhile(share, (250.0,), (100.0,), 10_000.0) == (pytest.approx(200.0),)
     assert used_meanwhile(share, (30.0,), (100.0,), 0.0) == (0.0,)
-    spending = key_subject("acme", "k1", {}, [budget(90.0, 0.0, 5.0)])
-    assert spending is not None and used_meanwhile(spending, (80.0,), (30.0,), 10_000.0) == (50.0,)
 
 
 # --- the line ---

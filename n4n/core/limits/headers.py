@@ -20,7 +20,7 @@ class LimitFields:
     __slots__ = ("_lines", "_rates")
 
     def __init__(self, subject: Subject) -> None:
-        told = [(at, one) for at, one in enumerate(subject.buckets) if isinstance(one, Rate) and one.name in _TOLD]
+        told = [(at, one) for at, one in enumerate(subject.buckets) if one.name in _TOLD]
         self._rates = tuple([(at, rate.capacity, rate.per_ms) for at, rate in told])
         self._lines = b"".join([_lines(rate) for _, rate in told])
 

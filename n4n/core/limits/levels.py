@@ -5,7 +5,7 @@
     renew     leases last on; a store that lost them learns them again
     correct   the provider knows better: at least so much is used, and nothing before an instant
 
-Times are milliseconds on one clock, Unix time where there are windows. A reservation is a lease: who never settles loses the place when it
+Times are milliseconds on one clock. A reservation is a lease: who never settles loses the place when it
 expires, and what was estimated stays used.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from n4n.core.limits.caution import Caution
-from n4n.core.limits.subjects import NOTHING, Bucket, Draw, Rate, Subject, Took
+from n4n.core.limits.subjects import NOTHING, Draw, Rate, Subject, Took
 
 COOLDOWN, CONCURRENCY, STREAMS = "cooldown", "concurrency", "streams"
 LEASE_MS = 30_000.0
@@ -67,7 +67,7 @@ class Ledger:
     __slots__ = ("_caution", "_kept", "_leases", "_streams", "_until")
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[float, float]] = {}  # of each bucket what is used, and as of when; a window: since when
+        self._kept: dict[str, tuple[float, float]] = {}  # of each bucket what is used, and as of when
         self._until, self._caution = 0.0, Caution()
         self._leases: dict[bytes, float] = {}  # reservation -> when it expires
         self._streams: dict[bytes, float] = {}
@@ -75,12 +75,10 @@ class Ledger:
     def __repr__(self) -> str:
         return f"<Ledger { ({name: used for name, (used, _) in self._kept.items()}) } {len(self._leases)} running>"
 
-    def used(self, bucket: Bucket, now: float) -> float:
+    def used(self, bucket: Rate, now: float) -> float:
         """What is used of it now."""
         used, mark = self._kept.get(bucket.name, (0.0, now))
-        if isinstance(bucket, Rate):
-            return max(0.0, used - max(0.0, now - mark) * bucket.per_ms * self._caution.at(now))
-        return used if mark >= bucket.begins_ms else 0.0
+        return max(0.0, used - max(0.0, now - mark) * bucket.per_ms * self._caution.at(now))
 
     def levels(self, subject: Subject, now: float) -> Levels:
         """As they are now."""
@@ -95,7 +93,7 @@ class Ledger:
         self._streams.pop(id, None)
         for bucket in subject.buckets:
             used = self.used(bucket, now)
-            if was_open and self._counts_still(bucket):
+            if was_open:
                 used = max(0.0, used - drawn.amount(bucket) + told.took.of(bucket.unit))
             self._keep(bucket, max(used, told.floors.get(bucket.name, 0.0)), now)
         if told.until_ms:
@@ -127,7 +125,7 @@ class Ledger:
         for bucket in subject.buckets:
             excess = self.used(bucket, now) + draw.amount(bucket) - draw.room(bucket, part)
             if excess > EPSILON:
-                wait = excess / bucket.per_ms / part if isinstance(bucket, Rate) else max(1.0, bucket.ends_ms - now)
+                wait = excess / bucket.per_ms / part
                 short = (bucket.name, wait) if wait > short[1] else short
         if short[1] >= PLACE_WAIT_MS:
             return short
@@ -145,13 +143,8 @@ class Ledger:
         if draw.stream:
             self._streams[id] = now + lease_ms
 
-    def _keep(self, bucket: Bucket, used: float, now: float) -> None:
-        mark = self._kept.get(bucket.name, (0.0, 0.0))[1]
-        self._kept[bucket.name] = (used, max(mark, now if isinstance(bucket, Rate) else bucket.begins_ms))
-
-    def _counts_still(self, bucket: Bucket) -> bool:
-        """Whether what was taken from it then is still in it: a window may have begun anew."""
-        return isinstance(bucket, Rate) or self._kept.get(bucket.name, (0.0, bucket.begins_ms))[1] == bucket.begins_ms
+    def _keep(self, bucket: Rate, used: float, now: float) -> None:
+        self._kept[bucket.name] = (used, max(self._kept.get(bucket.name, (0.0, 0.0))[1], now))
 
 
 def reserve(

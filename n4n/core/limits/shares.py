@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from n4n.core.limits.subjects import Bucket, Rate, Subject
+from n4n.core.limits.subjects import Subject
 
 UNKNOWN_USED = 0.8  # of a bucket that nobody told of
 
@@ -20,7 +20,7 @@ def share_of(subject: Subject, routers: int) -> Subject:
     parts = max(1, routers)
     return replace(
         subject,
-        buckets=tuple([_part_of(bucket, parts) for bucket in subject.buckets]),
+        buckets=tuple([replace(bucket, capacity=bucket.capacity / parts, per_ms=bucket.per_ms / parts) for bucket in subject.buckets]),
         concurrency=None if subject.concurrency is None else max(1, subject.concurrency // parts),
         streams=None if subject.streams is None else max(1, subject.streams // parts),
     )
@@ -31,20 +31,10 @@ def used_at_start(share: Subject, told: Sequence[float] | None, age_ms: float, r
     if told is None:
         return tuple([bucket.capacity * UNKNOWN_USED for bucket in share.buckets])
     parts = max(1, routers)
-    return tuple([max(0.0, used / parts - _drained(bucket, age_ms)) for bucket, used in zip(share.buckets, told, strict=True)])
+    return tuple([max(0.0, used / parts - age_ms * bucket.per_ms) for bucket, used in zip(share.buckets, told, strict=True)])
 
 
 def used_meanwhile(share: Subject, now_used: Sequence[float], start: Sequence[float], away_ms: float) -> tuple[float, ...]:
     """What Redis does not know of when it is back: the level here, less what is left there of what it knew when it went."""
     levels = zip(share.buckets, now_used, start, strict=True)
-    return tuple([max(0.0, used - max(0.0, then - _drained(bucket, away_ms))) for bucket, used, then in levels])
-
-
-def _part_of(bucket: Bucket, parts: int) -> Bucket:
-    if isinstance(bucket, Rate):
-        return replace(bucket, capacity=bucket.capacity / parts, per_ms=bucket.per_ms / parts)
-    return replace(bucket, capacity=bucket.capacity / parts)
-
-
-def _drained(bucket: Bucket, ms: float) -> float:
-    return ms * bucket.per_ms if isinstance(bucket, Rate) else 0.0
+    return tuple([max(0.0, used - max(0.0, then - away_ms * bucket.per_ms)) for bucket, used, then in levels])

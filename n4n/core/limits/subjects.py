@@ -1,21 +1,20 @@
 """Who has a limit, and the buckets that it is made of: a caller's key, its tenant, or an account at a provider.
 
-Two kinds of bucket. A `Rate` drains all the time and holds one minute or one day of its rate, unless `burst` says otherwise for requests.
-A `Window` counts up to a cap and begins anew at an instant that everybody can name: a budget. What is kept of either is what was used, not
-what is left: so a limit that is edited applies at once and resets nothing.
+A bucket drains all the time and holds one minute or one day of its rate, unless `burst` says otherwise for requests. What is kept of it is
+what was used, not what is left: so a limit that is edited applies at once and resets nothing. Budgets are kept apart (`purse`).
 
 Subjects that are asked together, all or none, share a hash tag: a key and its tenant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from typing import cast
 
 import msgspec
 
-REQUESTS, TOKENS, SPEND = "requests", "tokens", "spend"
+REQUESTS, TOKENS = "requests", "tokens"
 MINUTE_MS, DAY_MS = 60_000.0, 86_400_000.0
 
 
@@ -31,11 +30,10 @@ RESERVES: Mapping[Priority, float] = {Priority.INTERACTIVE: 0.0, Priority.BACKGR
 
 
 class Unit(IntEnum):
-    """What a bucket counts. Spend is in pico-USD; as everything here it is a float, exact up to 9,007 USD and within 10⁻¹⁵ beyond."""
+    """What a bucket counts."""
 
     REQUESTS = 0
     TOKENS = 1
-    SPEND = 2
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -58,20 +56,6 @@ class Rate(msgspec.Struct, frozen=True):
         return self.per_ms * (DAY_MS if self.is_daily else MINUTE_MS)
 
 
-class Window(msgspec.Struct, frozen=True):
-    """A counter up to `capacity` from one instant to another, in Unix ms. A later beginning starts it anew, an earlier one does not."""
-
-    name: str
-    code: str
-    unit: Unit
-    capacity: float
-    begins_ms: float
-    ends_ms: float
-
-
-Bucket = Rate | Window
-
-
 class Subject(msgspec.Struct, frozen=True):
     """One that has limits. `keys` of Redis: the levels of the buckets, leases, leases of streams. None: no limit.
 
@@ -80,12 +64,12 @@ class Subject(msgspec.Struct, frozen=True):
 
     name: str
     keys: tuple[str, str, str]
-    buckets: tuple[Bucket, ...]
+    buckets: tuple[Rate, ...]
     concurrency: int | None = None
     streams: int | None = None
     whose: str = "API key"
 
-    def bucket(self, name: str) -> Bucket | None:
+    def bucket(self, name: str) -> Rate | None:
         """The bucket of that name; None: not limited."""
         return next((bucket for bucket in self.buckets if bucket.name == name), None)
 
@@ -104,18 +88,17 @@ class Draw(msgspec.Struct, frozen=True):
 
     def of(self, unit: Unit) -> float:
         """How much, as it was estimated."""
-        return self.tokens if unit is Unit.TOKENS else self.spend if unit is Unit.SPEND else 1.0
+        return self.tokens if unit is Unit.TOKENS else 1.0
 
-    def amount(self, bucket: Bucket) -> float:
-        """From that bucket. Estimates have a margin, which alone never makes a request larger than a rate's bucket."""
-        amount = self.of(bucket.unit)
-        return min(amount, bucket.capacity) if isinstance(bucket, Rate) else amount
+    def amount(self, bucket: Rate) -> float:
+        """From that bucket. Estimates have a margin, which alone never makes a request larger than a bucket."""
+        return min(self.of(bucket.unit), bucket.capacity)
 
-    def room(self, bucket: Bucket, part: float = 1.0) -> float:
+    def room(self, bucket: Rate, part: float = 1.0) -> float:
         """How full the bucket may be afterwards, where `part` of it is there. Lower priorities leave a reserve; what needs more waits for
         all to drain.
         """
-        return max(bucket.capacity * part * (1.0 - self.reserve), self.amount(bucket)) if isinstance(bucket, Rate) else bucket.capacity
+        return max(bucket.capacity * part * (1.0 - self.reserve), self.amount(bucket))
 
 
 class Took(msgspec.Struct, frozen=True):
@@ -127,7 +110,7 @@ class Took(msgspec.Struct, frozen=True):
 
     def of(self, unit: Unit) -> float:
         """How much of it."""
-        return self.tokens if unit is Unit.TOKENS else self.spend if unit is Unit.SPEND else self.requests
+        return self.tokens if unit is Unit.TOKENS else self.requests
 
 
 NOTHING = Took()
@@ -142,14 +125,14 @@ _RATES = (
 )
 
 
-def key_subject(tenant: str, public_id: str, limits: Mapping[str, int], budgets: Sequence[Bucket] = ()) -> Subject | None:
-    """An API key; None: it has no limits and no budgets."""
-    return _subject(public_id, f"{_tag(tenant)}:{public_id}", limits, budgets) if limits or budgets else None
+def key_subject(tenant: str, public_id: str, limits: Mapping[str, int]) -> Subject | None:
+    """An API key; None: it has no limits."""
+    return _subject(public_id, f"{_tag(tenant)}:{public_id}", limits) if limits else None
 
 
-def tenant_subject(tenant: str, limits: Mapping[str, int], budgets: Sequence[Bucket] = ()) -> Subject | None:
-    """All keys of a tenant together; None: they have no limits and no budgets."""
-    return _subject(tenant, _tag(tenant), limits, budgets, whose="tenant") if limits or budgets else None
+def tenant_subject(tenant: str, limits: Mapping[str, int]) -> Subject | None:
+    """All keys of a tenant together; None: they have no limits."""
+    return _subject(tenant, _tag(tenant), limits, whose="tenant") if limits else None
 
 
 def plain_subject(tenant: str, public_id: str = "") -> Subject:
@@ -171,19 +154,19 @@ def account_subject(account: str, upstream_model: str, limits: Mapping[str, obje
 def too_large(subject: Subject, tokens: float) -> Rate | None:
     """The bucket that could not hold so many tokens even if it were empty; None: it fits."""
     for bucket in subject.buckets:
-        if isinstance(bucket, Rate) and bucket.unit is Unit.TOKENS and tokens > bucket.capacity:
+        if bucket.unit is Unit.TOKENS and tokens > bucket.capacity:
             return bucket
     return None
 
 
-def _subject(name: str, prefix: str, limits: Mapping[str, int], budgets: Sequence[Bucket] = (), *, whose: str = "API key") -> Subject:
-    rates: list[Bucket] = []
+def _subject(name: str, prefix: str, limits: Mapping[str, int], *, whose: str = "API key") -> Subject:
+    rates: list[Rate] = []
     for bucket, code, unit, told_as, span_ms in _RATES:
         if told_as in limits:
             holds = limits.get("burst", limits["rpm"]) if told_as == "rpm" else limits[told_as]
             rates.append(Rate(bucket, code, unit, float(holds), limits[told_as] / span_ms))
     keys = (f"{prefix}:u", f"{prefix}:l", f"{prefix}:s")
-    return Subject(name, keys, (*rates, *budgets), limits.get("concurrency"), limits.get("streams"), whose)
+    return Subject(name, keys, tuple(rates), limits.get("concurrency"), limits.get("streams"), whose)
 
 
 def _tag(tenant: str) -> str:

@@ -20,7 +20,7 @@ from n4n.core.limits.subjects import Draw, Subject
 from n4n.runtime.limits.packed import Known, Party, flags_of
 from n4n.runtime.stores import Command, Script, Word
 
-_DRAWN, _ENDED, _SPENT = Struct("<6d"), Struct("<8d"), Struct("<4d")
+_DRAWN, _ENDED, _SPENT = Struct("<5d"), Struct("<6d"), Struct("<4d")
 _FIRST_BUDGET = -10  # how the script tells which budget is short: this, and one less for each before it
 
 
@@ -92,7 +92,7 @@ class SpendingParty(Party):
 
     def reserve(self, id: bytes, draw: Draw, lease_ms: float) -> Command:
         """RESERVE_BUDGETS, for one reservation."""
-        drawn = _DRAWN.pack(1.0, draw.tokens, draw.spend, draw.reserve, draw.stream, lease_ms)
+        drawn = _DRAWN.pack(1.0, draw.tokens, draw.reserve, draw.stream, lease_ms)
         args: list[Word] = [self.spec, id, drawn, len(self.owners), *held_by(draw), repr(lease_ms)]
         for terms, known in zip(self.terms, self.spending, strict=True):
             args += _words(terms, known)
@@ -101,7 +101,7 @@ class SpendingParty(Party):
     def settle(self, id: bytes, draw: Draw, told: Settlement, numbers: tuple[float, ...] = ()) -> Command:
         """SETTLE_BUDGETS, for one reservation; `numbers`: as it was answered, () where it never was, and then nothing was spent."""
         took = told.took
-        ended = _ENDED.pack(1.0, draw.tokens, draw.spend, took.requests, took.tokens, took.spend, told.until_ms, flags_of(draw, told))
+        ended = _ENDED.pack(1.0, draw.tokens, took.requests, took.tokens, told.until_ms, flags_of(draw, told))
         spent = (int(told.billed.spend), int(told.billed.tokens)) if numbers else (0, 0)
         args: list[Word] = [self.spec, id, ended, len(self.owners), *held_by(draw), *spent]
         windows = iter([one.window for owner in self.spent(numbers) for one in owner] if numbers else ())

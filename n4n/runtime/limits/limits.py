@@ -18,7 +18,7 @@ from n4n.core.breaker import Breaker
 from n4n.core.errors import StoreUnavailable
 from n4n.core.limits.levels import LEASE_MS, Grant, Ledger, Levels, Refusal, Settlement, reserve
 from n4n.core.limits.shares import share_of, used_at_start, used_meanwhile
-from n4n.core.limits.subjects import Draw, Rate, Subject
+from n4n.core.limits.subjects import Draw, Subject
 from n4n.runtime.limits import scripts
 from n4n.runtime.limits.away import PursesAway
 from n4n.runtime.limits.budgets import KnownSpending, Owner, SpendingParty
@@ -120,7 +120,7 @@ class Limits:
         if known.used is None:
             return [0.0] * len(subject.buckets)
         past, levels = self._now() - known.at_ms, zip(subject.buckets, known.used, strict=False)
-        return [max(0.0, used - (past * bucket.per_ms if isinstance(bucket, Rate) else 0.0)) for bucket, used in levels]
+        return [max(0.0, used - past * bucket.per_ms) for bucket, used in levels]
 
     def used_shares(self, party: Party) -> dict[str, float]:
         """How much of each limit of the first subject is used, by bucket, and of the places among the running."""

@@ -1,8 +1,7 @@
 """Subjects as the bytes that a script takes, made once for as long as their numbers stand; and its answers, taken apart.
 
 All numbers are little-endian doubles, as Lua's `struct` reads them. A subject is four of them (buckets, most running, most streams, 1 where
-leases are kept; -1: no limit), and each bucket its code and five: unit, 1 for a window, capacity, what drains per ms or when the window
-began, when it ends. A bucket is 41 bytes.
+leases are kept; -1: no limit), and each bucket its code and three: unit, capacity, what drains per ms. A bucket is 25 bytes.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from struct import Struct
 from n4n.core.errors import StoreRefused
 from n4n.core.limits.headers import LimitFields
 from n4n.core.limits.levels import CONCURRENCY, COOLDOWN, STREAMS, Levels, Refusal, Settlement
-from n4n.core.limits.subjects import Bucket, Draw, Rate, Subject
+from n4n.core.limits.subjects import Draw, Rate, Subject
 from n4n.runtime.stores import Command, Script
 
 
-def _script(name: str) -> Script:
+def script_of(name: str) -> Script:
     return Script(name, files("n4n.runtime.limits").joinpath("lua", f"{name}.lua").read_text())
 
 
-RESERVE, SETTLE, RENEW, SIGHT = (_script(name) for name in ("reserve", "settle", "renew", "sight"))
-_HEAD, _BUCKET = Struct("<dddd"), Struct("<cddddd")
-_DRAWN, _ENDED = b"\r\n$48\r\n", b"\r\n$64\r\n"  # what stands before the numbers: their bytes
+RESERVE, SETTLE, RENEW, SIGHT = (script_of(name) for name in ("reserve", "settle", "renew", "sight"))
+_HEAD, _BUCKET = Struct("<dddd"), Struct("<cddd")
+_DRAWN, _ENDED = b"\r\n$40\r\n", b"\r\n$48\r\n"  # what stands before the numbers: their bytes
 ID_BYTES = 12
 _PLACES = {-1: COOLDOWN, -2: CONCURRENCY, -3: STREAMS}
 
@@ -62,8 +61,8 @@ class Party:
             self._slices.append(slice(at + 2, at + 2 + len(one.buckets)))
             at += 2 + len(one.buckets)
         self.fields = [LimitFields(one) for one in self.subjects]
-        self._reserve = _prepared(RESERVE, self.keys, self.spec, 6)
-        self._settle = _prepared(SETTLE, self.keys, self.spec, 8)
+        self._reserve = _prepared(RESERVE, self.keys, self.spec, 5)
+        self._settle = _prepared(SETTLE, self.keys, self.spec, 6)
 
     def __repr__(self) -> str:
         return f"<Party {' and '.join(f'{one.whose} {one.name}' for one in self.subjects)}>"
@@ -71,17 +70,17 @@ class Party:
     def reserve(self, id: bytes, draw: Draw, lease_ms: float) -> Command:
         """RESERVE, for one reservation. Every request pays for this: one call builds it from what stands."""
         made, head = self._reserve
-        packed = made.pack(head, id, _DRAWN, 1.0, draw.tokens, draw.spend, draw.reserve, draw.stream, lease_ms, b"\r\n")
+        packed = made.pack(head, id, _DRAWN, 1.0, draw.tokens, draw.reserve, draw.stream, lease_ms, b"\r\n")
         return Command(packed, self.name, "reserve", RESERVE)
 
     def settle(self, id: bytes, draw: Draw, told: Settlement, numbers: tuple[float, ...] = ()) -> Command:
         """SETTLE, for one reservation; `numbers`: as it was answered, which matters to budgets alone."""
         (made, head), took = self._settle, told.took
-        ended = 1.0, draw.tokens, draw.spend, took.requests, took.tokens, took.spend, told.until_ms, flags_of(draw, told)
+        ended = 1.0, draw.tokens, took.requests, took.tokens, told.until_ms, flags_of(draw, told)
         if not told.floors:
             return Command(made.pack(head, id, _ENDED, *ended, b"\r\n"), self.name, "settle", SETTLE)
         floors = doubles([told.floors.get(bucket.name, 0.0) for bucket in self.subjects[0].buckets])
-        return SETTLE.call(self.keys, [self.spec, id, Struct("<8d").pack(*ended), floors])
+        return SETTLE.call(self.keys, [self.spec, id, Struct("<6d").pack(*ended), floors])
 
     def read(self, reply: object, id: bytes) -> tuple[float, ...]:
         """What a reservation was answered, as numbers. StoreRefused: it is no answer to this."""
@@ -133,8 +132,5 @@ def _subject(subject: Subject, *, leases: bool) -> bytes:
     return head + b"".join([_bucket(one) for one in subject.buckets])
 
 
-def _bucket(bucket: Bucket) -> bytes:
-    code = bucket.code.encode()
-    if isinstance(bucket, Rate):
-        return _BUCKET.pack(code, bucket.unit, 0, bucket.capacity, bucket.per_ms, 0)
-    return _BUCKET.pack(code, bucket.unit, 1, bucket.capacity, bucket.begins_ms, bucket.ends_ms)
+def _bucket(bucket: Rate) -> bytes:
+    return _BUCKET.pack(bucket.code.encode(), bucket.unit, bucket.capacity, bucket.per_ms)

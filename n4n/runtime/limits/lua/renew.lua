@@ -19,25 +19,20 @@ for s = 1, #KEYS / 3 do
       full = (1 - part) * 60000 / 0.05
     end
     for b = 1, count do
-      local code, unit, window, capacity, pace, ends, added
-      code, unit, window, capacity, pace, ends, at = struct.unpack('<c1ddddd', ARGV[1], at)
+      local code, unit, capacity, pace, added
+      code, unit, capacity, pace, at = struct.unpack('<c1ddd', ARGV[1], at)
       added, from = struct.unpack('<d', ARGV[3], from)
+      pace = pace * part
       local used, as_of = level[code] or 0, mark[code] or now
-      if window == 0 then
-        pace = pace * part
-        used, as_of = math.max(0, used - math.max(0, now - as_of) * pace) + added, math.max(as_of, now)
-      else
-        if not mark[code] or as_of < pace then used, as_of = 0, pace end
-        used = used + added
-      end
-      full = math.max(full, window == 0 and used / pace or ends - now)
+      used, as_of = math.max(0, used - math.max(0, now - as_of) * pace) + added, math.max(as_of, now)
+      full = math.max(full, used / pace)
       fields[b], mark[code] = struct.pack('<c1dd', code, used, as_of), nil
     end
     if mark['!'] then full = math.max(full, mark['!'] - now) end
     for code, as_of in pairs(mark) do fields[#fields + 1] = struct.pack('<c1dd', code, level[code], as_of) end
     redis.call('SET', KEYS[3 * s - 2], table.concat(fields), 'PX', math.ceil(full) + 1000)
   else
-    at = at + 41 * count
+    at = at + 25 * count
   end
   if leases == 1 then
     for i = 4, #ARGV, 2 do

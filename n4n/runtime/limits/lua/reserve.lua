@@ -1,12 +1,12 @@
 -- Reserves everything a draw needs of all subjects, or nothing. n4n/core/limits/levels.py does the same in Python.
 -- KEYS: of each subject its levels, leases, leases of streams. ARGV: the subjects, the reservation, what is drawn (n4n/runtime/limits/packed.py).
--- Levels are 17 bytes for each bucket: its code, what is used, and as of when; of a window, since when; of '!', until when nothing may be taken;
+-- Levels are 17 bytes for each bucket: its code, what is used, and as of when; of '!', until when nothing may be taken;
 -- of '~', which part of the limit is believed in since it was cut (n4n/core/limits/caution.py).
 -- Answers the reservation and numbers: who is short (0: nobody), of which bucket, for how long, Redis' time; of each subject running, streams, used.
 local t = redis.call('TIME')
 local now, id = t[1] * 1000 + t[2] / 1000, ARGV[2]
-local one, tokens, spend, reserve, stream, lease = struct.unpack('<dddddd', ARGV[3])
-local drawn, at, whose, short, wait = {one, tokens, spend}, 1, 0, 0, 0
+local one, tokens, reserve, stream, lease = struct.unpack('<ddddd', ARGV[3])
+local drawn, at, whose, short, wait = {one, tokens}, 1, 0, 0, 0
 local told, taken, after, full_ms, leased = {}, {}, {}, {}, {}
 for s = 1, #KEYS / 3 do
   local count, most, most_streams, leases
@@ -31,24 +31,15 @@ for s = 1, #KEYS / 3 do
     if part == 1 then mark['~'] = nil end
   end
   for b = 1, count do
-    local code, unit, window, capacity, pace, ends
-    code, unit, window, capacity, pace, ends, at = struct.unpack('<c1ddddd', ARGV[1], at)
-    local amount, used, as_of, lacks = drawn[unit + 1], level[code] or 0, mark[code] or now, 0
-    if window == 0 then
-      amount = math.min(amount, capacity)
-      pace = pace * part
-      used = math.max(0, used - math.max(0, now - as_of) * pace)
-      as_of = math.max(as_of, now)
-      local excess = used + amount - math.max(capacity * part * (1 - reserve), amount)
-      if excess > 1e-6 then lacks = excess / pace end
-      full = math.max(full, (used + amount) / pace)
-    else
-      if not mark[code] or as_of < pace then used, as_of = 0, pace end
-      if used + amount - capacity > 1e-6 then lacks = math.max(1, ends - now) end
-      full = math.max(full, ends - now)
-    end
-    if lacks > wait then whose, short, wait = s, b, lacks end
-    fields[b] = struct.pack('<c1dd', code, used + amount, as_of)
+    local code, unit, capacity, pace
+    code, unit, capacity, pace, at = struct.unpack('<c1ddd', ARGV[1], at)
+    pace = pace * part
+    local amount, used, as_of = math.min(drawn[unit + 1], capacity), level[code] or 0, mark[code] or now
+    used = math.max(0, used - math.max(0, now - as_of) * pace)
+    local lacks = (used + amount - math.max(capacity * part * (1 - reserve), amount)) / pace
+    full = math.max(full, (used + amount) / pace)
+    if lacks * pace > 1e-6 and lacks > wait then whose, short, wait = s, b, lacks end
+    fields[b] = struct.pack('<c1dd', code, used + amount, math.max(as_of, now))
     told[n + b], taken[n + b], mark[code] = used, amount, nil
   end
   if count > 0 then

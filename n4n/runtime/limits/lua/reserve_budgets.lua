@@ -38,7 +38,7 @@ else
   local blank = {}
   for s = 1, subjects do
     local buckets = struct.unpack('<d', ARGV[1], read)
-    read = read + 32 + 41 * buckets
+    read = read + 32 + 25 * buckets
     for i = 1, 2 + buckets do blank[#blank + 1] = 0 end
   end
   answer = ARGV[2] .. struct.pack('<' .. string.rep('d', 4 + #blank), whose, short, longest, now, unpack(blank))

@@ -4,11 +4,11 @@
 -- Answers the reservation, 1 if it was open, Redis' time in ms.
 local t = redis.call('TIME')
 local now, id, at = t[1] * 1000 + t[2] / 1000, ARGV[2], 1
-local one, tokens, spend, took_one, took_tokens, took_spend, out_ms, flags = struct.unpack('<dddddddd', ARGV[3])
+local one, tokens, took_one, took_tokens, out_ms, flags = struct.unpack('<dddddd', ARGV[3])
 local stream, refused = flags % 2, flags >= 2
-local drawn, took = {one, tokens, spend}, {took_one, took_tokens, took_spend}
+local drawn, took = {one, tokens}, {took_one, took_tokens}
 local open = redis.call('ZREM', KEYS[2], id)
-local differs = open == 1 and (one ~= took_one or tokens ~= took_tokens or spend ~= took_spend)
+local differs = open == 1 and (one ~= took_one or tokens ~= took_tokens)
 for s = 1, #KEYS / 3 do
   local count, most, most_streams, leases
   count, most, most_streams, leases, at = struct.unpack('<dddd', ARGV[1], at)
@@ -24,22 +24,15 @@ for s = 1, #KEYS / 3 do
     local fields, full, part = {}, 0, 1
     if mark['~'] then part = math.min(1, level['~'] + math.max(0, now - mark['~']) * 0.05 / 60000) end
     for b = 1, count do
-      local code, unit, window, capacity, pace, ends
-      code, unit, window, capacity, pace, ends, at = struct.unpack('<c1ddddd', ARGV[1], at)
+      local code, unit, capacity, pace
+      code, unit, capacity, pace, at = struct.unpack('<c1ddd', ARGV[1], at)
+      pace = pace * part
       local used, as_of, change = level[code] or 0, mark[code] or now, 0
-      if window == 0 then
-        if open == 1 then change = took[unit + 1] - math.min(drawn[unit + 1], capacity) end
-        pace = pace * part
-        used = math.max(0, math.max(0, used - math.max(0, now - as_of) * pace) + change)
-        as_of = math.max(as_of, now)
-      else
-        if not mark[code] then as_of = pace end
-        if open == 1 and as_of == pace then used = math.max(0, used + took[unit + 1] - drawn[unit + 1]) end
-        if as_of < pace then used, as_of = 0, pace end
-      end
+      if open == 1 then change = took[unit + 1] - math.min(drawn[unit + 1], capacity) end
+      used = math.max(0, math.max(0, used - math.max(0, now - as_of) * pace) + change)
       if s == 1 and ARGV[4] then used = math.max(used, (struct.unpack('<d', ARGV[4], 8 * b - 7))) end
-      full = math.max(full, window == 0 and used / pace or ends - now)
-      fields[b], mark[code] = struct.pack('<c1dd', code, used, as_of), nil
+      full = math.max(full, used / pace)
+      fields[b], mark[code] = struct.pack('<c1dd', code, used, math.max(as_of, now)), nil
     end
     if s == 1 and out_ms > 0 then level['!'], mark['!'] = 0, math.max(mark['!'] or 0, now + out_ms) end
     if s == 1 and refused and not (mark['~'] and now - mark['~'] < 5000) then level['~'], mark['~'] = math.max(0.1, part * 0.7), now end
@@ -48,7 +41,7 @@ for s = 1, #KEYS / 3 do
     for code, as_of in pairs(mark) do fields[#fields + 1] = struct.pack('<c1dd', code, level[code], as_of) end -- not ours: kept as it is
     redis.call('SET', KEYS[3 * s - 2], table.concat(fields), 'PX', math.ceil(full) + 1000)
   else
-    at = at + 41 * count
+    at = at + 25 * count
   end
 end
 return id .. struct.pack('<dd', open, now)
