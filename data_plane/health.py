@@ -107,8 +107,10 @@ class Health:
         if view is not None and view.overloaded_until:
             self._views[name] = replace(view, overloaded_until=0.0)  # it serves: what was doubted is over
         speed = measured.tokens / measured.output_s if measured.tokens >= _LEAST_TOKENS and measured.output_s > 0.0 else None
-        signal = Signal(name, Source.LIVE, None, measured.latency_s, measured.ttft_s, speed, self._clock(), candidate.trial)
-        self.shared.tell_one(signal)
+        if candidate.trial:
+            self.shared.tell_one(Signal(name, Source.LIVE, None, measured.latency_s, measured.ttft_s, speed, self._clock(), trial=True))
+        else:
+            self.shared.tell_good(name, measured.latency_s, measured.ttft_s, speed)
 
     def failed(self, candidate: Candidate, failure: Failure, snapshot: Snapshot) -> None:
         """Charges a failure to what it speaks of: the endpoint, the account, or nobody."""

@@ -17,7 +17,7 @@ from n4n.core.health.news import MOST_RUNS, News
 from n4n.core.health.policy import HealthPolicy
 from n4n.core.health.seen import Seen, seen_of, standing_of
 from n4n.core.health.signals import Signal, Source
-from n4n.core.health.spread import BUCKETS, MS, PER_S, Sample, Spread, bucket_of
+from n4n.core.health.spread import BUCKETS, MOST_VALUES, MS, PER_S, Sample, Spread, bucket_of
 from n4n.core.health.standing import Policies, Standing, fold, share
 
 CALM = Policies(HealthPolicy(half_life_sec=1e9), BreakerPolicy(failure_threshold=10_000))
@@ -134,6 +134,22 @@ def test_runs_are_bounded() -> None:
         news.happened("gb"[number % 2])
 
     assert len(news.runs) == MOST_RUNS
+    news.add(Signal("e", Source.LIVE))
+    news.add(Signal("e", Source.LIVE, FailureClass.TIMEOUT))
+    assert len(news.course) == MOST_RUNS
+
+
+def test_what_is_told_is_in_the_order_in_which_it_happened() -> None:
+    news = News()
+    for letter in "ggbgGgB":
+        news.add(Signal("e", Source.LIVE if letter.islower() else Source.PROBE, NEWS[letter.lower()]))
+    news.add(Signal("e", Source.LIVE))
+
+    assert news.course == [("g", 2), ("b", 1), ("g", 1), ("G", 1), ("g", 1), ("B", 1), ("g", 1)]
+
+
+def test_a_sample_is_bounded() -> None:
+    assert sum(spread_of([5.0] * 1000).masses.values()) == MOST_VALUES
 
 
 @given(st.lists(st.tuples(st.text("gbhGBH", max_size=6), st.floats(0, 1000)), max_size=20), st.floats(0.01, 0.9))
@@ -157,7 +173,7 @@ def spread_of(values: list[float], lowest: float = MS) -> Spread:
     return Spread(lowest).with_sample(sample, 0.0)
 
 
-@given(st.lists(st.floats(1, 60_000), min_size=1, max_size=200), st.sampled_from([0.5, 0.95]))
+@given(st.lists(st.floats(1, 60_000), min_size=1, max_size=MOST_VALUES), st.sampled_from([0.5, 0.95]))
 def test_a_quantile_is_at_most_a_bucket_off(values: list[float], part: float) -> None:
     found = spread_of(values).quantile(part)
     true = sorted(values)[max(0, math.ceil(part * len(values)) - 1)]

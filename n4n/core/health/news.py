@@ -20,41 +20,54 @@ EVENTS: Mapping[str, BreakerEvent] = MappingProxyType({letter: event for event, 
 
 
 class News(msgspec.Struct):
-    """`runs`: a letter of `EVENTS`, in capitals for probes, and how often in a row."""
+    """`runs`: a letter of `EVENTS`, in capitals for probes, and how often in a row; `good`: live successes after them."""
 
     runs: list[tuple[str, int]] = []  # a struct makes its own
+    good: int = 0
     latency_count: int = 0
     latency_ms: float = 0.0  # sum
     ttft: Sample = msgspec.field(default_factory=lambda: Sample(MS))
     speed: Sample = msgspec.field(default_factory=lambda: Sample(PER_S))
 
+    @property
+    def course(self) -> list[tuple[str, int]]:
+        """All runs, in order."""
+        return [*self.runs, ("g", self.good)] if self.good else self.runs
+
+    def went_well(self, latency_s: float | None, ttft_s: float | None, tokens_per_s: float | None) -> None:
+        """One more live success: nearly every request."""
+        self.good += 1
+        if latency_s is not None:
+            self.latency_count += 1
+            self.latency_ms += latency_s * 1000
+        if ttft_s is not None and ttft_s > 0:
+            self.ttft.add(ttft_s * 1000)
+        if tokens_per_s is not None and tokens_per_s > 0:
+            self.speed.add(tokens_per_s)
+
     def add(self, signal: Signal) -> bool:
         """One more. True: others should learn of it at once, for it is no success."""
-        event = BreakerEvent.SUCCESS
-        if signal.failure is not None:
-            found = event_of(signal.failure, trial=signal.trial)
-            if found is None:
-                return False
-            event = found
-        letter = LETTERS[event]
-        self.happened(letter if signal.source is Source.LIVE else letter.upper())
+        live = signal.source is Source.LIVE
         if signal.failure is None:
-            self._measured(signal)
-        return event is not BreakerEvent.SUCCESS
+            self.went_well(signal.latency_s, signal.ttft_s, signal.tokens_per_s)
+            if not live:
+                self.good -= 1
+                self.happened(LETTERS[BreakerEvent.SUCCESS].upper())
+            return False
+        event = event_of(signal.failure, trial=signal.trial)
+        if event is None:
+            return False
+        self.happened(LETTERS[event] if live else LETTERS[event].upper())
+        return True
 
     def happened(self, letter: str) -> None:
         """One more event."""
         runs = self.runs
+        if self.good:
+            if len(runs) < MOST_RUNS:
+                runs.append(("g", self.good))
+            self.good = 0
         if runs and runs[-1][0] == letter:
             runs[-1] = (letter, runs[-1][1] + 1)
         elif len(runs) < MOST_RUNS:
             runs.append((letter, 1))
-
-    def _measured(self, signal: Signal) -> None:
-        if signal.latency_s is not None:
-            self.latency_count += 1
-            self.latency_ms += signal.latency_s * 1000
-        if signal.ttft_s is not None and signal.ttft_s > 0:
-            self.ttft.add(signal.ttft_s * 1000)
-        if signal.tokens_per_s is not None and signal.tokens_per_s > 0:
-            self.speed.add(signal.tokens_per_s)

@@ -6,6 +6,7 @@ A quantile read off the buckets is at most a tenth off. n4n/runtime/health/lua/t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -13,24 +14,36 @@ import msgspec
 BUCKETS, PER_OCTAVE = 64, 4
 FADE_S = 300.0  # half of what was seen so long ago counts
 SMOOTHING = 0.2  # of one value in the moving average
+MOST_VALUES = 64  # between two words to the others
 LEAST_MASS = 0.01  # of a bucket that is kept
 MS, PER_S = 1.0, 0.25  # the lowest bounds: 1 ms to 65 s, and 0.25 to 16,384 tokens per second
 
 
 class Sample(msgspec.Struct):
-    """Values that came together."""
+    """Values that came together, above 0."""
 
     lowest: float
-    count: int = 0
-    total: float = 0.0
-    buckets: dict[int, int] = {}  # a struct makes its own
+    values: list[float] = []  # a struct makes its own
 
     def add(self, value: float) -> None:
-        """One more, above 0."""
-        self.count += 1
-        self.total += value
-        at = bucket_of(value, self.lowest)
-        self.buckets[at] = self.buckets.get(at, 0) + 1
+        """One more; what is more than `MOST_VALUES` tells nothing new."""
+        if len(self.values) < MOST_VALUES:
+            self.values.append(value)
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        """Of at least one."""
+        return sum(self.values) / len(self.values)
+
+    @property
+    def buckets(self) -> dict[int, int]:
+        """How many fell into which."""
+        return Counter(bucket_of(value, self.lowest) for value in self.values)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -49,7 +62,7 @@ class Spread(msgspec.Struct, frozen=True):
         masses = {at: mass * fade for at, mass in self.masses.items() if mass * fade >= LEAST_MASS}
         for at, count in sample.buckets.items():
             masses[at] = masses.get(at, 0.0) + count
-        came = sample.total / sample.count
+        came = sample.mean
         mean = came if self.mean is None else came + (self.mean - came) * (1.0 - SMOOTHING) ** sample.count
         return Spread(self.lowest, mean, max(self.at, now), masses)
 

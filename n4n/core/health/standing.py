@@ -90,7 +90,7 @@ def _whole(score: float) -> float:
 def fold(standing: Standing, news: News, now: float, policies: Policies, jitter: float) -> Standing:
     """After news that came until now. `jitter` in [0, 1) is used where the breaker opens."""
     climb = _Climb(standing, now, policies, jitter)
-    for letter, count in news.runs:
+    for letter, count in news.course:
         climb.happened(letter, count)
     score, ceiling, at = (_whole(climb.rate**2), climb.ceiling, now) if climb.scored else (standing.score, standing.ceiling, standing.at)
     latency = standing.latency_ms

@@ -46,7 +46,7 @@ def tell(news: Mapping[str, tuple[News, Policies]], jitter: float) -> Command:
     """News of at most `MOST_TOLD` endpoints. Told again they count again."""
     args: list[Word] = [repr(jitter)]
     for name, (one, policies) in news.items():
-        runs = " ".join([f"{letter}{count}" for letter, count in one.runs])
+        runs = " ".join([f"{letter}{count}" for letter, count in one.course])
         latency = f"{one.latency_count} {one.latency_ms / one.latency_count!r}" if one.latency_count else ""
         args += (name, _policy(policies), runs, latency, _sample(one.ttft), _sample(one.speed))
     return TELL.call((CHANGES, COUNT, *(ENTRY + name for name in news)), args)
@@ -124,4 +124,4 @@ def _sample(sample: Sample) -> str:
     if not sample.count:
         return ""
     buckets = " ".join([f"{at}:{count}" for at, count in sample.buckets.items()])
-    return f"{sample.count} {sample.total / sample.count!r} {buckets}"
+    return f"{sample.count} {sample.mean!r} {buckets}"

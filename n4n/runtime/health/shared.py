@@ -50,7 +50,7 @@ class SharedHealth:
         self._alone: dict[str, Standing] = {}  # folded here, while Redis is away
         self._news: dict[str, tuple[News, Policies]] = {}
         self._folded_at = -TICK_S
-        self._is_urgent = False
+        self._is_due = self._is_urgent = False
         self._due, self._urgent = asyncio.Event(), asyncio.Event()
         self._generation, self._number = b"", 0
         self._unsettled: set[str] = set()  # their score changes by itself
@@ -105,6 +105,19 @@ class SharedHealth:
         if self.is_shared:
             self._wake(urgent or signal.trial)
         elif urgent or signal.trial or self._clock() - self._folded_at >= TICK_S or signal.endpoint in self._unsettled:
+            self._fold_here()
+
+    def tell_good(self, endpoint: str, latency_s: float | None, ttft_s: float | None, tokens_per_s: float | None) -> None:
+        """The same for a success of live traffic that was no trial; `Signal` says what is what."""
+        entry = self._news.get(endpoint) or self._entry(endpoint)
+        if entry is None:
+            return
+        entry[0].went_well(latency_s, ttft_s, tokens_per_s)
+        store = self._store
+        if store is not None and store.state is Breaker.CLOSED:
+            if not self._is_due:
+                self._wake(False)
+        elif self._clock() - self._folded_at >= TICK_S or endpoint in self._unsettled:
             self._fold_here()
 
     def trial_abandoned(self, endpoint: str) -> None:
@@ -184,7 +197,7 @@ class SharedHealth:
                     pass
             self._due.clear()
             self._urgent.clear()
-            self._is_urgent = False
+            self._is_due = self._is_urgent = False
             await self.flush()
 
     async def _look_on(self) -> None:
@@ -239,7 +252,8 @@ class SharedHealth:
         return entry
 
     def _wake(self, urgent: bool) -> None:
-        if not self._due.is_set():
+        if not self._is_due:
+            self._is_due = True
             self._due.set()
         if urgent and not self._is_urgent:
             self._is_urgent = True
