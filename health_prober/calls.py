@@ -43,12 +43,15 @@ class Calls:
     ) -> None:
         self._upstream, self._dialects, self._secret, self._clock, self._wall = upstream, dialects, secret, clock, wall
 
-    async def ask(self, request: ChatRequest, endpoint: Endpoint, account: Account, timeout_s: float, request_id: str) -> Heard:
-        """Never raises for anything a provider can do."""
+    async def ask(
+        self, request: ChatRequest, endpoint: Endpoint, account: Account, timeout_s: float, request_id: str, first_token_s: float
+    ) -> Heard:
+        """Never raises for anything a provider can do. `first_token_s`: how long the first output may take, of a stream."""
         begun = self._clock()
         dialect = self._dialects[endpoint.provider.dialect]
         secret = self._secret(account.name)
-        phases = Phases(min(_CONNECT_S, timeout_s), timeout_s, timeout_s, begun + timeout_s)
+        first_s = first_token_s if request.stream else timeout_s
+        phases = Phases(min(_CONNECT_S, first_s), first_s, timeout_s, begun + timeout_s)
         try:
             call = dialect.encode(spelled_out(request, endpoint), endpoint, secret)
             if call.signing is not None:
@@ -58,7 +61,7 @@ class Calls:
                     failure = dialect.failure(reply.status, reply.headers, await reply.read_error(), self._wall())
                     return Heard(failure, self._clock() - begun)
                 if request.stream:
-                    return await self._streamed(request, dialect, reply, begun)
+                    return await self._streamed(request, dialect, reply, begun, first_s)
                 return self._whole(dialect.decode(await reply.read(), reply.content_type, request), begun)
         except UpstreamFault as fault:
             return Heard(fault.failure, self._clock() - begun)
@@ -71,14 +74,16 @@ class Calls:
             return Heard(came, took)
         return Heard(None, took, None, came.usage, came.output_bytes, came.payload)
 
-    async def _streamed(self, request: ChatRequest, dialect: Dialect, reply: Reply, begun: float) -> Heard:
+    async def _streamed(self, request: ChatRequest, dialect: Dialect, reply: Reply, begun: float, first_s: float) -> Heard:
         """Until every choice has finished and its usage has come, or the stream ends."""
         decoder = dialect.decoder(request)
         ttft: float | None = None
         usage: Usage | None = None
         output_bytes, over = 0, False
         while not over:
-            piece = await reply.next()
+            piece = await reply.next(begun + first_s if ttft is None else None)
+            if piece is None:
+                return Heard(_NO_FIRST_TOKEN, self._clock() - begun)
             events = decoder.feed(piece) if piece else decoder.end()
             for event in events:
                 match event:

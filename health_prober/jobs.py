@@ -22,7 +22,7 @@ from n4n.core.probes.checks import passes, scored
 from n4n.core.probes.findings import Kind
 from n4n.core.probes.rows import Came, Sent
 from n4n.core.probes.verdict import AccountOut, Gone, Ill, Limited, Misconfigured, Unclear, Verdict, Well, judge
-from n4n.core.probes.work import BALANCE_S, BalanceLook, Checks, Job, Probe, check_timeout_s
+from n4n.core.probes.work import BALANCE_S, BalanceLook, Checks, Job, Probe, check_timeout_s, first_token_s
 from n4n.core.verdicts import class_of, reaction
 from n4n.runtime.health import SharedHealth
 from n4n.runtime.labels import new_attempt_id
@@ -88,13 +88,14 @@ class Jobs:
             self._notes.stand(Kind.NO_CREDENTIAL, f"endpoint {endpoint.id}", message, self._lasting_s(job.task.interval_s))
             return 0
         begun, timeout_s = self._clock(), policy.timeout_ms / 1000
-        heard, cost = await self._asked(job.request, endpoint, account, timeout_s, policy.max_tokens)
-        verdict = judge(heard.failure, policy.param, self._clock() - begun, timeout_s, self._stalls.longest_since(begun))
+        heard, cost = await self._asked(job.request, endpoint, account, timeout_s, policy.max_tokens, first_token_s(job.model))
+        allowed_s = first_token_s(job.model) if job.request.stream and heard.ttft_s is None else timeout_s
+        verdict = judge(heard.failure, policy.param, self._clock() - begun, allowed_s, self._stalls.longest_since(begun))
         self._tell(verdict, heard, job, account)
         return cost
 
     async def _asked(
-        self, request: ChatRequest, endpoint: Endpoint, account: Account, timeout_s: float, most_output: int
+        self, request: ChatRequest, endpoint: Endpoint, account: Account, timeout_s: float, most_output: int, first_s: float
     ) -> tuple[Heard, int | None]:
         attempt_id = new_attempt_id()
         request_id = f"prb_{attempt_id[4:]}"
@@ -104,7 +105,7 @@ class Jobs:
         self._ledger.begin(sent)
         begun = self._clock()
         try:
-            heard = await self._calls.ask(request, endpoint, account, timeout_s, request_id)
+            heard = await self._calls.ask(request, endpoint, account, timeout_s, request_id, first_s)
         except asyncio.CancelledError:
             self._ledger.settle(sent, Came(None, self._clock() - begun, cancelled=True))
             raise
@@ -206,7 +207,8 @@ class Jobs:
             if account is None:
                 return total
             timeout_s = check_timeout_s(job.model)
-            heard, cost = await self._asked(check.request, job.endpoint, account, timeout_s, job.model.probe.checks_max_tokens)
+            most_output = job.model.probe.checks_max_tokens
+            heard, cost = await self._asked(check.request, job.endpoint, account, timeout_s, most_output, timeout_s)
             total = None if total is None or cost is None else total + cost
             if heard.failure is not None:
                 return total  # a probe says what that means

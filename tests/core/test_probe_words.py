@@ -43,19 +43,18 @@ def body_of(asked: object, dialect: str = "openai", **fields: object) -> dict[st
 
 def test_one_token_is_asked_for_unless_the_model_has_a_profile() -> None:
     usual = probe_request(model(), endpoint("e"))
-    assert body_of(usual) == {"model": "m", "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
-    assert not usual.stream
+    streamed = {"stream": True, "stream_options": {"include_usage": True}}
+    assert usual.stream and body_of(usual) == {
+        "model": "m", "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1, **streamed,
+    }  # fmt: skip
 
-    profile = ProbePolicy(max_tokens=16, param="max_completion_tokens", prompt="hi", effort="low", stream=True)
+    profile = ProbePolicy(max_tokens=16, param="max_completion_tokens", prompt="hi", effort="low", stream=False)
     asked = probe_request(model(probe=profile), endpoint("e"))
-    assert asked.stream
-    assert body_of(asked) == {
+    assert not asked.stream and body_of(asked) == {
         "model": "m",
         "messages": [{"role": "user", "content": "hi"}],
         "max_completion_tokens": 16,
         "reasoning_effort": "low",
-        "stream": True,
-        "stream_options": {"include_usage": True},
     }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from n4n.core.catalog import Balance, ProbePolicy, Provider
-from n4n.core.probes.work import BalanceLook, Checks, Probe, Work, check_timeout_s, pace, work_of
+from n4n.core.catalog import Balance, ProbePolicy, Provider, Timeouts
+from n4n.core.probes.work import BalanceLook, Checks, Probe, Work, check_timeout_s, first_token_s, pace, work_of
 from tests.support.endpoints import endpoint, model, priced, snapshot
 
 SPOKEN = frozenset({"openai"})
@@ -61,3 +61,9 @@ def test_turns_are_as_quick_as_the_shortest_interval_needs(interval_s: float, tu
     assert pace(work) == (turn_s, 5 * turn_s)
     assert pace(Work({}, {}))[0] == 1.0
     assert check_timeout_s(model()) == 30.0
+
+
+def test_a_first_token_may_take_no_longer_than_routers_would_wait() -> None:
+    assert first_token_s(model()) == 5.0
+    assert first_token_s(model(timeouts=Timeouts(first_token_ms=2_000))) == 2.0
+    assert first_token_s(model(timeouts=Timeouts(first_token_ms=9_000))) == 5.0

@@ -112,6 +112,20 @@ class Fleet:
         }
         return self._begin(Role(name, self.folder, told))
 
+    def prober(self, name: str, redis_url: str, **settings: str) -> Role:
+        """A prober, started; N4N_PROBER_PORT is in its `environ`."""
+        told = {
+            "ROLE": "prober",
+            "N4N_ADMIN_URL": self.admin_url,
+            "N4N_NODE_TOKEN": NODE_TOKEN,
+            "N4N_REDIS_URL": redis_url,
+            "N4N_NODE": name,
+            "N4N_PROBER_PORT": str(free_port()),
+            "N4N_DATA_DIR": str(self.folder / name),
+            **settings,
+        }
+        return self._begin(Role(name, self.folder, told))
+
     def _begin(self, role: Role) -> Role:
         role.start()
         self.roles.append(role)

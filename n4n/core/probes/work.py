@@ -15,8 +15,9 @@ from n4n.core.probes.checks import Check, checks_of
 from n4n.core.probes.profile import is_probed, most_pico, probe_request
 from n4n.core.probes.schedule import Task
 
-GRACE_S = 2.0  # of a lease, beyond what its task can take
+GRACE_S = 2.0  # of a lease, beyond what its task can take; less where intervals are short
 BALANCE_S = 10.0  # for the answer to a question about a balance
+_LEAST_GRACE_S = 0.5
 _QUICKEST_S, _SLOWEST_S = 0.1, 1.0
 
 
@@ -90,13 +91,20 @@ def _of_endpoint(endpoint: Endpoint, model: Model) -> list[Job]:
     timeout_s = policy.timeout_ms / 1000
     request = probe_request(model, endpoint)
     cost = most_pico(request, policy.max_tokens, endpoint)
-    found: list[Job] = [Probe(Task(f"p:{endpoint.id}", policy.interval_sec, timeout_s + GRACE_S, purse, cost), endpoint, model, request)]
+    lease_s = timeout_s + min(GRACE_S, max(_LEAST_GRACE_S, policy.interval_sec / 2))
+    found: list[Job] = [Probe(Task(f"p:{endpoint.id}", policy.interval_sec, lease_s, purse, cost), endpoint, model, request)]
     checks = tuple(checks_of(model, endpoint))
     if checks:
         cost = sum(most_pico(check.request, policy.checks_max_tokens, endpoint) for check in checks)
         lease_s = check_timeout_s(model) * len(checks) + GRACE_S
         found.append(Checks(Task(f"c:{endpoint.id}", policy.checks_interval_sec, lease_s, purse, cost), endpoint, model, checks))
     return found
+
+
+def first_token_s(model: Model) -> float:
+    """How long a probe's first token may take: no longer than routers would wait for one."""
+    timeout_s, allowed_ms = model.probe.timeout_ms / 1000, model.timeouts.first_token_ms
+    return timeout_s if allowed_ms is None else min(timeout_s, allowed_ms / 1000)
 
 
 def check_timeout_s(model: Model) -> float:
