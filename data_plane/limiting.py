@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+from data_plane.caps import Caps
 from data_plane.quota import Quotas
 from data_plane.router import Router
 from n4n.core.breaker import Breaker
@@ -40,6 +41,7 @@ class Limiting:
         self.limits = Limits(self.store, router=name, clock=router.clock, others=self._heard, routers=workers)
         self.quotas = Quotas(self.limits, router.clock, draw, reserves=reserves)
         router.quotas, router.health.announce = self.quotas, self.limits.announce
+        router.caps = self._caps = Caps(self.store, router.wall, router.weigh)
         router.health.shared.attach(self.store)
 
     async def keep(self) -> None:
@@ -48,6 +50,7 @@ class Limiting:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.limits.keep(), name="limits")
                 group.create_task(self._show(), name="limits' gauges")
+                group.create_task(self._caps.keep(self._router.in_force), name="caps")
                 if await self.store.ready(FIRST_STORE_S):
                     await self._check_policy()
         finally:

@@ -21,7 +21,7 @@ from data_plane.counting import Kept
 from data_plane.health import Measured
 from data_plane.record import AttemptRecord, Record
 from data_plane.router import Router
-from data_plane.spending import Spending, begin
+from data_plane.spending import Spending, begin, billed
 from n4n.core.access import Key
 from n4n.core.attempts import Attempts, GiveUp, Send, Wait
 from n4n.core.candidates import Candidate, Cooldown, Plan
@@ -60,7 +60,7 @@ class Exchange(msgspec.Struct, frozen=True):
 
 async def serve(router: Router, exchange: Exchange) -> None:
     """Answers one request; GatewayError when that fails before the client saw anything."""
-    world, record, health, directives = router.world(), exchange.record, router.health, exchange.directives
+    world, record, health, directives = router.world_of(exchange.key), exchange.record, router.health, exchange.directives
     record.catalog_version = world.snapshot.version
     record.directives = directives.applied if directives is not NONE else ()
     made = plan(exchange.chat, directives, world, allowed_models=exchange.key.models, now=router.clock(), draw=router.draw)
@@ -74,6 +74,8 @@ async def serve(router: Router, exchange: Exchange) -> None:
     finally:
         if spending is not None:
             spending.close()
+        if router.caps is not None and record.attempts and router.caps.counts(exchange.key, record.attempts[-1].account):
+            router.caps.spent(exchange.key, record, billed(record))
 
 
 async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attempts, deadline: float, spending: Spending | None) -> None:

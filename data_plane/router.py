@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 
 from data_plane.answers import KEEP_ALIVE_S
 from data_plane.aside import Aside
+from data_plane.caps import Caps
 from data_plane.health import Health
 from data_plane.idempotency import Once
 from data_plane.quota import Quotas
-from n4n.core.access import AccessSnapshot
+from n4n.core.access import AccessSnapshot, Key
 from n4n.core.candidates import Candidate, World
 from n4n.core.catalog import Account, Snapshot
 from n4n.core.dialects import Dialect
@@ -44,6 +45,7 @@ class Router:
         self._world: World | None = None  # the latest one that was asked for
         self.quotas: Quotas | None = None  # None: no store, so no limits are kept
         self.factors: Mapping[str, float] = {}  # of accounts, in the plan: what budgets leave
+        self.caps: Caps | None = None  # None: no store, so nothing is added up
         self.once = Once(Records(None, os.urandom(32)), clock, random.random)  # until there is a store: for this worker alone
         self.aside = Aside()
         self.draw = random.random
@@ -79,6 +81,11 @@ class Router:
             self._world = world = World(snapshot, self._spoken, usable, views, cooling, self.dialects, self.factors, left)
         return world
 
+    def world_of(self, key: Key) -> World:
+        """The same, as the key's tenant finds it."""
+        world = self.world()
+        return world if not key.provider_caps or self.caps is None else self.caps.world(world, key.tenant)
+
     @property
     def snapshot(self) -> Snapshot:
         """The catalog in force; NoSnapshot before one came."""
@@ -86,6 +93,15 @@ class Router:
         if catalog is None:
             raise NoSnapshot
         return catalog
+
+    def weigh(self, factors: Mapping[str, float]) -> None:
+        """What budgets leave of accounts from now on."""
+        self.factors = factors
+
+    def in_force(self) -> tuple[Snapshot | None, AccessSnapshot | None]:
+        """Catalog and keys, None before they came."""
+        state = self._follower.state
+        return state.catalog, state.access
 
     def withdrawn(self, candidate: Candidate) -> bool:
         """Whether the catalog in force, or the credentials, no longer let a candidate of an older plan be called."""

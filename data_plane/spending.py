@@ -143,8 +143,8 @@ class Spending:
         if not self._record.attempts:
             limits.give_back(self._held)
             return
-        billed = _billed(self._record) if self._caller is not None and self._caller.spends else NOTHING
-        limits.settle(self._held, Settlement(Took(1.0, self._spent.tokens), billed=billed))
+        charged = billed(self._record) if self._caller is not None and self._caller.spends else NOTHING
+        limits.settle(self._held, Settlement(Took(1.0, self._spent.tokens), billed=charged))
 
     # --- steps ---
 
@@ -271,7 +271,7 @@ def _most(made: Plan, chat: ChatRequest, given: float, made_up: float) -> tuple[
     return float(spend), float(most_tokens)
 
 
-def _billed(record: Record) -> Took:
+def billed(record: Record) -> Took:
     """What the request comes to in the ledger; what has no price costs nothing here."""
     last, usage = record.attempts[-1], record.usage
     if usage is None:

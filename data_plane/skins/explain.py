@@ -30,7 +30,7 @@ def explain_route(router: Router, key: Key, asked: Asked, body: bytes) -> dict[s
     """Candidates in the order they would be tried, then the eliminated ones."""
     chat = read_explain(body)
     directives = asked.directives(key, chat)
-    world = router.world()
+    world = router.world_of(key)
     rows = explain(chat, directives, world, allowed_models=key.models, now=router.clock(), draw=router.draw)
     return {
         "model": chat.model,

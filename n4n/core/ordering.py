@@ -35,11 +35,11 @@ def key(
 ) -> float:
     """The strategy's own number. Whatever is asked for, who is sick comes last, but for its share: `score` of the requests.
 
-    `factor`: what is left of its accounts.
+    `factor`: what is left of its accounts; who has nothing left comes last, too.
     """
     if strategy == "balanced":
         return balanced(endpoint.weight * score * factor, draw())
-    if score < SICK and strategy != "health" and draw() >= score:
+    if factor <= 0.0 or (score < SICK and strategy != "health" and draw() >= score):
         return math.inf
     match strategy:
         case "health":

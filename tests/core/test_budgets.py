@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -28,6 +29,8 @@ from n4n.core.budgets import (
     told_amount,
     usd_of,
 )
+from n4n.core.ordering import key
+from tests.support.endpoints import endpoint
 
 instants = st.datetimes(datetime(1971, 1, 1), datetime(2099, 12, 1)).map(lambda at: at.replace(tzinfo=UTC))
 
@@ -125,3 +128,9 @@ def test_levels_are_reached_at_their_very_share() -> None:
 def test_weights_go_down_from_four_fifths_on() -> None:
     assert [round(factor_of_cap(share), 6) for share in (0.0, 0.79, 0.8, 0.9, 1.0, 2.0)] == [1.0, 1.0, 1.0, 0.5, 0.0, 0.0]
     assert [factor_of_account(share) for share in (0.0, 0.79, 0.8, 1.5)] == [1.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("strategy", ["balanced", "cost", "latency", "throughput", "health"])
+def test_whose_account_has_nothing_left_comes_last_whatever_is_asked_for(strategy: str) -> None:
+    assert key(strategy, endpoint("e"), 1.0, 5.0, 5.0, lambda: 0.5, 0.0) == math.inf
+    assert key(strategy, endpoint("e"), 1.0, 5.0, 5.0, lambda: 0.5, 0.1) < math.inf or strategy == "cost"
