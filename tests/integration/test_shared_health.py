@@ -191,7 +191,8 @@ async def test_a_model_with_one_endpoint_is_served_while_its_trial_runs(server: 
             for _ in range(2):
                 async with router.chat() as failed:  # type: ignore[attr-defined]
                     assert failed.status == 502
-            await until(lambda: router.router.health.views["e1"].breaker.kept is Breaker.OPEN)
+            views = router.router.health.views
+            await until(lambda: "e1" in views and views["e1"].breaker.kept is Breaker.OPEN)
             await asyncio.sleep(0.3)
 
             async def status() -> int:
@@ -199,4 +200,4 @@ async def test_a_model_with_one_endpoint_is_served_while_its_trial_runs(server: 
                     return int(answer.status)
 
             assert await asyncio.gather(*(status() for _ in range(20))) == [200] * 20
-            await until(lambda: router.router.health.views["e1"].breaker.kept is Breaker.CLOSED)
+            await until(lambda: views["e1"].breaker.kept is Breaker.CLOSED)

@@ -22,8 +22,10 @@ BROKE = Failure(FailureClass.SERVER_ERROR, "x")
 TOLERANT = model(breaker=BreakerPolicy(failure_threshold=1_000, window_sec=0.1))
 
 
-def shares(errors: Mapping[str, float], policy: Model, weights: Mapping[str, float], sort: str = "") -> tuple[dict[str, float], ...]:
-    """Of 20,000 requests: where each went first, and where it should have gone by weight × score of those that are let through."""
+def shares(
+    errors: Mapping[str, float], policy: Model, weights: Mapping[str, float], sort: str = "", requests: int = REQUESTS
+) -> tuple[dict[str, float], ...]:
+    """Of so many requests: where each went first, and where it should have gone by weight × score of those that are let through."""
     now, dice = [1000.0], random.Random(5)
     endpoints = [endpoint(name, weight=weights.get(name, 1.0), price=priced(1 + at, 1)) for at, name in enumerate(errors)]
     held = snapshot(endpoints, [policy])
@@ -31,7 +33,7 @@ def shares(errors: Mapping[str, float], policy: Model, weights: Mapping[str, flo
     health.keep_only(held)
     within = replace(world(held), views=health.views)
     went, due = dict.fromkeys(errors, 0.0), dict.fromkeys(errors, 0.0)
-    for _ in range(REQUESTS):
+    for _ in range(requests):
         now[0] += 1 / RATE
         open_now = {name: health.views.get(name) for name in errors}
         let = {name: view is None or allows(view.breaker, now[0]) for name, view in open_now.items()}
@@ -42,9 +44,9 @@ def shares(errors: Mapping[str, float], policy: Model, weights: Mapping[str, flo
             if panic or let[name]
         }
         for name, weight in drawn.items():
-            due[name] += weight / sum(drawn.values()) / REQUESTS
+            due[name] += weight / sum(drawn.values()) / requests
         made = plan(chat(), parse(sort) if sort else NONE, within, now=now[0], draw=dice.random)
-        went[made.candidates[0].endpoint.id] += 1 / REQUESTS
+        went[made.candidates[0].endpoint.id] += 1 / requests
         for candidate in made.candidates:
             if candidate.trial and not started(health, candidate.endpoint.id):
                 continue
@@ -95,12 +97,12 @@ def test_with_the_usual_breaker_shares_are_what_weights_and_scores_of_the_moment
 def test_where_all_are_dead_all_are_used_by_weight() -> None:
     weights = {"a": 1.0, "b": 2.0, "c": 3.0}
     for policy in (TOLERANT, model()):
-        went, _ = shares(dict.fromkeys(weights, 1.0), policy, weights)
+        went, _ = shares(dict.fromkeys(weights, 1.0), policy, weights, requests=5_000)
         assert close(went, {"a": 1 / 6, "b": 2 / 6, "c": 3 / 6}), went
 
 
 def test_the_cheapest_keeps_a_trickle_while_it_is_sick() -> None:
-    went, _ = shares({"sick": 0.9, "good": 0.0}, TOLERANT, {}, "sort=cost")
+    went, _ = shares({"sick": 0.9, "good": 0.0}, TOLERANT, {}, "sort=cost", 5_000)
 
     assert 0.02 < went["sick"] < 0.12
 
