@@ -46,7 +46,8 @@ async def test_a_limit_is_one_for_all_routers_together(limits: dict[str, int], r
     async with ScriptedUpstream() as upstream, routers_of(server, document(upstream.base_url), routers, **limits) as all_of_them:
         upstream.script(then=completion(usage=usage(600, 400)))
         begun = asyncio.get_running_loop().time()
-        statuses = [(await asked(all_of_them[n % routers], max_tokens=400))[0] for n in range(30)]
+        prompt = [{"role": "user", "content": "word " * 480}]
+        statuses = [(await asked(all_of_them[n % routers], messages=prompt, max_tokens=400))[0] for n in range(30)]
         drained = 10 * (asyncio.get_running_loop().time() - begun) / 60
         assert statuses.count(200) * 1.0 <= 10.5 + drained and statuses.count(200) >= 9
         assert len(upstream.calls) == statuses.count(200)
