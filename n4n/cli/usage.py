@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 GROUPS = ("tenant", "key", "model", "provider", "endpoint", "day")
 COLUMNS = {
     "requests": "REQUESTS", "attempts": "ATTEMPTS", "failed": "FAILED", "prompt_tokens": "TOKENS IN", "cached_tokens": "CACHED",
-    "completion_tokens": "TOKENS OUT", "cost_usd": "COST USD", "count_ratio": "REPORTED/COUNTED",
+    "completion_tokens": "TOKENS OUT", "cost_usd": "COST USD", "prompt_count_ratio": "IN/COUNTED",
+    "count_ratio": "OUT/COUNTED",
 }  # fmt: skip
 FIELDS = (
     "requests", "attempts", "failed", "unknown", "unpriced", "estimated", "prompt_tokens", "cached_tokens", "cache_write_tokens",
-    "completion_tokens", "reasoning_tokens", "cost_usd", "count_ratio",
+    "completion_tokens", "reasoning_tokens", "cost_usd", "count_ratio", "prompt_count_ratio",
 )  # fmt: skip
 
 
@@ -77,12 +78,19 @@ def run(args: Namespace) -> int:
 
 
 def usage_row(by: Sequence[str], total: UsageTotal) -> dict[str, object]:
-    """A group by its column names. `count_ratio`: output tokens as reported by the provider, per token that n4n counted itself."""
-    counted = total.counted_completion_tokens
-    ratio = round(total.compared_completion_tokens / counted, 3) if counted else None
-    told = {"cost_usd": number(total.cost_usd), "count_ratio": ratio}
+    """A group by its column names. `count_ratio`: output tokens as reported by the provider, per token that n4n counted itself, of the
+    answers that it counted exactly; `prompt_count_ratio`: the same of input."""
+    told = {
+        "cost_usd": number(total.cost_usd),
+        "count_ratio": _ratio(total.compared_completion_tokens, total.counted_completion_tokens),
+        "prompt_count_ratio": _ratio(total.compared_prompt_tokens, total.counted_prompt_tokens),
+    }
     names = dict(zip(by, total.groups or (total.group,), strict=True))
     return {**names, **{name: told[name] if name in told else getattr(total, name) for name in FIELDS}}
+
+
+def _ratio(reported: int, counted: int) -> float | None:
+    return round(reported / counted, 3) if counted else None
 
 
 def _print_csv(by: Sequence[str], totals: Sequence[UsageTotal]) -> None:

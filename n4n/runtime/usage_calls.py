@@ -33,6 +33,8 @@ class UsageTotal:
     compared_completion_tokens: int
     cost_usd: str | None
     groups: tuple[str, ...] = ()  # one for each name that was asked for; `group` is the first
+    counted_prompt_tokens: int = 0
+    compared_prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ def _total(told: usage_pb2.UsageRow) -> UsageTotal:
         reasoning_tokens=told.reasoning_tokens,
         counted_completion_tokens=told.counted_completion_tokens,
         compared_completion_tokens=told.compared_completion_tokens,
+        counted_prompt_tokens=told.counted_prompt_tokens,
+        compared_prompt_tokens=told.compared_prompt_tokens,
         cost_usd=told.cost_usd if told.HasField("cost_usd") else None,
         groups=tuple(told.groups),
     )

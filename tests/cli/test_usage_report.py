@@ -14,7 +14,7 @@ from n4n.cli.values import past
 from n4n.runtime.usage_calls import UsageTotal
 
 TOTALS = (
-    UsageTotal("acme", 3, 4, 1, 0, 0, 0, 1000, 200, 10, 110, 40, 100, 110, "1234567890.000000000001"),
+    UsageTotal("acme", 3, 4, 1, 0, 0, 0, 1000, 200, 10, 110, 40, 100, 110, "1234567890.000000000001", (), 800, 816),
     UsageTotal("free", 1, 1, 0, 0, 1, 0, 5, 0, 0, 2, 0, 0, 0, None),
 )
 
@@ -32,9 +32,9 @@ def test_a_csv_holds_the_exact_cost_and_nothing_where_it_is_unknown(monkeypatch,
     out, _ = printed(monkeypatch, capsys, "-o", "csv")
 
     head, first, second = out.splitlines()
-    assert head.startswith("tenant,requests,attempts,failed,") and head.endswith(",cost_usd,count_ratio")
-    assert first == "acme,3,4,1,0,0,0,1000,200,10,110,40,1234567890.000000000001,1.1"
-    assert second == "free,1,1,0,0,1,0,5,0,0,2,0,,"
+    assert head.startswith("tenant,requests,attempts,failed,") and head.endswith(",cost_usd,count_ratio,prompt_count_ratio")
+    assert first == "acme,3,4,1,0,0,0,1000,200,10,110,40,1234567890.000000000001,1.1,1.02"
+    assert second == "free,1,1,0,0,1,0,5,0,0,2,0,,,"
 
 
 def test_the_table_says_what_is_not_in_the_cost(monkeypatch, capsys):
