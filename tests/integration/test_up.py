@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import socket
 import stat
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
@@ -121,6 +123,32 @@ def test_a_killed_simulated_provider_stays_down_and_traffic_moves(running: Machi
         assert status == 200
         assert headers["x-n4n-provider"] in ("sim-west", "sim-eu")
     assert "stays down" in running.errors
+
+
+def test_probes_are_a_node_and_a_tenant_of_their_own(running: Machine) -> None:
+    def told(*command: str) -> list[dict[str, object]]:
+        return cast(list[dict[str, object]], json.loads(running.n4n(*command, "-o", "json").stdout))
+
+    def probers() -> list[dict[str, object]]:
+        return [node for node in told("nodes") if node["role"] == "prober" and node["applied_version"] == node["head_version"]]
+
+    wait_until(lambda: bool(probers()))
+    assert (probers()[0]["connected"], probers()[0]["access_version"], probers()[0]["lag_ms"]) == (True, 0, 0)
+    metrics = next(url for url in cast(list[str], running.runtime["metrics_urls"]) if fetched(url, "n4n_probe_tasks"))
+    wait_until(lambda: "n4n_probes_total" in fetched(metrics, ""))
+    for path in ("live", "ready"):
+        assert path in fetched(metrics.replace("metrics", path), path)
+
+    wait_until(lambda: "n4n-probes" in {row["tenant"] for row in told("usage", "--by", "tenant")})
+    refused = running.n4n("key", "create", "--tenant", "n4n-probes")
+    assert refused.returncode == 1 and "n4n-probes is the one that probes are booked under" in refused.stderr
+
+
+def fetched(url: str, words: str) -> str:
+    """What is served there, '' where it does not hold these words."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        text = answer.read().decode()
+    return text if words in text else ""
 
 
 @pytest.mark.parametrize("flag", ["--port", "--admin-port"])
