@@ -20,6 +20,7 @@ import n4n
 from data_plane.counting import Counting
 from data_plane.endings import Endings
 from data_plane.health import Health
+from data_plane.health_gauges import HealthGauges
 from data_plane.idempotency import Once
 from data_plane.intake import Intake, SharedIntake
 from data_plane.leaving import Orders, Serving, drain, until
@@ -177,6 +178,7 @@ async def _show(
 ) -> None:
     """Keeps the gauges and what health remembers in step with the catalog in use, and the supervisor assured that the loop turns."""
     version, nacks, dropped = 0, 0, 0
+    gauges = HealthGauges(instruments, health)
     while True:
         reports.say(LIVES)
         instruments.age.set(follower.age_s)
@@ -192,7 +194,9 @@ async def _show(
             version = catalog.version
             instruments.version.set(version)
             health.keep_only(catalog)
+            gauges.use(catalog)
             upstream.keep_only((one.provider.base_url, one.provider.allow_private) for one in catalog.endpoints.values())
+        gauges.show(time.monotonic())
         await asyncio.sleep(GAUGES_S)
 
 

@@ -40,6 +40,7 @@ class Health:
         self.shared = SharedHealth(None, policies_of=self._policies_of, clock=clock, draw=draw, changed=self._refresh)
         self._snapshot: Snapshot | None = None
         self._policies: dict[str, tuple[Model, Policies]] = {}
+        self.changed: set[str] = set()  # endpoints of which something else is known since somebody looked
         self._views: dict[str, EndpointView] = {}
         self._accounts: dict[str, Cooldown] = {}
         self._budgets: dict[str, RetryBudget] = {}
@@ -73,6 +74,7 @@ class Health:
         self._budgets = {name: budget for name, budget in self._budgets.items() if name in snapshot.models}
         self._accounts = {name: cooldown for name, cooldown in self._accounts.items() if name in accounts}
         self.shared.keep_only(snapshot.endpoints)
+        self.changed.intersection_update(snapshot.endpoints)
         for name, endpoint in snapshot.endpoints.items():
             if name not in self._views and snapshot.models[endpoint.model].health.neutral != 1.0:
                 self._refresh(name)
@@ -167,6 +169,7 @@ class Health:
 
     def _refresh(self, endpoint: str) -> None:
         """Something else is known of it: by shared health, beside our own cooldowns."""
+        self.changed.add(endpoint)
         seen, view = self.shared.seen.get(endpoint), self._views.get(endpoint, _FRESH)
         if seen is None:
             self._views[endpoint] = replace(view, score=self.shared.score(endpoint))

@@ -80,6 +80,23 @@ class Instruments:
             ("provider", "account", "limit_type"), multiprocess_mode="livemax", registry=registry,
         )  # fmt: skip
         self.store_up = Gauge("n4n_store_up", "Whether Redis can be used, 1 or 0.", multiprocess_mode="livemin", registry=registry)
+        of_endpoint = ("provider", "model", "endpoint")
+        self.endpoint_health = Gauge(
+            "llm_endpoint_health", "Score: what is left of a weight.", of_endpoint, multiprocess_mode="livemin", registry=registry
+        )
+        self.endpoint_breaker = Gauge(
+            "n4n_endpoint_breaker", "0 closed, 0.5 half open, 1 open.", of_endpoint, multiprocess_mode="livemax", registry=registry
+        )
+        self.endpoint_ttft = Gauge(
+            "n4n_endpoint_ttft_seconds", "First tokens lately, all routers and probes.", (*of_endpoint, "quantile"),
+            multiprocess_mode="livemax", registry=registry,
+        )  # fmt: skip
+        self.endpoint_speed = Gauge(
+            "n4n_endpoint_tokens_per_second", "Of streams lately, all routers.", (*of_endpoint, "quantile"),
+            multiprocess_mode="livemin", registry=registry,
+        )  # fmt: skip
+        self.health_told = Counter("n4n_health_told", "Steps in which health was told to Redis.", registry=registry)
+        self.health_lost = Counter("n4n_health_lost", "Steps that Redis did not take; they count here alone.", registry=registry)
         self.limits_alone = Counter("n4n_limits_without_store", "Reservations decided without Redis.", registry=registry)
         self.idempotent = Counter(
             "n4n_idempotent_requests", "Requests with an idempotency key, by what became of them.", ("outcome",), registry=registry

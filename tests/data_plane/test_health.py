@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from data_plane.health import Health, Measured
+from data_plane.health_gauges import HealthGauges
 from n4n.core.candidates import Candidate
 from n4n.core.catalog import BreakerPolicy
 from n4n.core.errors import Failure, FailureClass
 from tests.support.endpoints import NOW, endpoint, model, snapshot
+from tests.support.router import _instruments
 
 RATE, OVERLOADED, AUTH, SERVER = FailureClass.RATE_LIMITED, FailureClass.OVERLOADED, FailureClass.AUTH, FailureClass.SERVER_ERROR
 
@@ -112,3 +116,24 @@ def test_what_leaves_the_catalog_is_forgotten() -> None:
     watched.health.keep_only(snapshot([endpoint("c")], [model("n")]))
 
     assert (watched.health.views, watched.health.cooling_accounts, watched.out_s()) == ({}, {}, 0.0)
+
+
+def test_gauges_show_every_endpoint_of_the_catalog_and_what_changed() -> None:
+    watched, see = Watched(), _instruments()
+    gauges = HealthGauges(see, watched.health)
+    watched.health.keep_only(watched.held)
+    gauges.use(watched.held)
+    gauges.show(watched.now)
+    of_a, of_b = ("acme", "m", "a"), ("acme", "m", "b")
+    assert [see.endpoint_health.labels(*one)._value.get() for one in (of_a, of_b)] == [1.0, 1.0]
+
+    watched.succeeds(Measured(0.2, 0.2, 1.0, 100))
+    for _ in range(3):
+        watched.fails(SERVER, at=watched.b)
+    gauges.show(watched.now)
+    assert see.endpoint_health.labels(*of_b)._value.get() == pytest.approx(0.95**6, rel=1e-3)
+    assert see.endpoint_ttft.labels(*of_a, "0.5")._value.get() == pytest.approx(0.2, rel=0.1)
+    assert see.endpoint_speed.labels(*of_a, "0.95")._value.get() == pytest.approx(100, rel=0.15)
+
+    gauges.use(snapshot([endpoint("a")], [model()]))
+    assert math.isnan(see.endpoint_health.labels(*of_b)._value.get())
