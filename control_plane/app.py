@@ -32,10 +32,14 @@ from control_plane.service.catalog import Catalog
 from control_plane.service.discovery import Discovery
 from control_plane.service.fleet import Fleet
 from control_plane.service.health import Health
+from control_plane.service.operations import Operations
 from control_plane.service.usage import Usage
+from control_plane.surroundings import Surroundings
 from control_plane.tokens import Tokens
 from control_plane.usage_reports import Reports
 from control_plane.versions import MAX_DOCUMENT_BYTES
+from control_plane.watchers import Watchers
+from control_plane.webhooks import webhooks_of
 from n4n.core.breaker import Breaker
 from n4n.core.errors import StartFailed, StoreUnavailable
 from n4n.runtime.open_attempts import LeftBehind
@@ -77,21 +81,25 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
         async with _store(settings.redis_url) as store:
             reaper = _reaper(settings, store, ledger)
             budgets = BudgetKeeper(repository, publisher, ledger.reading, store, tell=log_alert, now=_now)
+            health = EndpointHealth(publisher, store, ledger.reading, _now)
             services = (
                 Catalog(repository, publisher),
                 Access(repository, publisher, ledger.reading, _now),
                 Audit(repository),
                 Fleet(repository, publisher, roster, _Pinger(store).ask, _Findings(store).of_nodes, _now),
-                Health(EndpointHealth(publisher, store, ledger.reading, _now), _now),
+                Health(health, _now),
                 Discovery(publisher, roster, heartbeat_s=heartbeat_s),
                 Usage(ledger, reports, ratings, repository, _now),
+                Operations(ledger.reading, _now),
             )
+            around = Surroundings(repository, publisher, health, budgets, store, _now)
+            watchers = Watchers(ledger.reading, around, webhooks_of(settings.alert_webhooks), _now, look_s=settings.alert_look_sec)
             tokens = Tokens(admin=settings.admin_token, node=settings.node_token, certified=bool(tls.ca))
             server = grpc.aio.server(interceptors=(tokens,), options=_OPTIONS)
             server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))
             port = _listen(server, settings, credentials)
-            with metrics_server(settings.admin_host, settings.metrics_port, Gauges(publisher, roster, budgets)) as metrics_port:
-                async with _serving(server, publisher, roster, ledger, reaper, budgets):
+            with metrics_server(settings.admin_host, settings.metrics_port, Gauges(publisher, roster, budgets, watchers)) as metrics_port:
+                async with _serving(server, publisher, roster, ledger, reaper, budgets, watchers if settings.alert_look_sec else None):
                     _log.info("the control plane serves on %s:%d", settings.admin_host, port)
                     yield Running(port, metrics_port)
     finally:
@@ -101,12 +109,20 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
 
 @asynccontextmanager
 async def _serving(
-    server: grpc.aio.Server, publisher: Publisher, roster: Roster, ledger: Ledger, reaper: Reaper | None, budgets: BudgetKeeper
+    server: grpc.aio.Server,
+    publisher: Publisher,
+    roster: Roster,
+    ledger: Ledger,
+    reaper: Reaper | None,
+    budgets: BudgetKeeper,
+    watchers: Watchers | None,
 ) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         loops = [group.create_task(loop) for loop in (publisher.follow(), publisher.listen(), roster.keep(), ledger.keep(), budgets.keep())]
         if reaper is not None:
             loops.append(group.create_task(reaper.keep()))
+        if watchers is not None:
+            loops.append(group.create_task(watchers.keep()))
         try:
             await server.start()
             yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -13,16 +13,18 @@ from prometheus_client.registry import Collector
 from control_plane.budget_keeper import BudgetKeeper
 from control_plane.publisher import Publisher
 from control_plane.roster import Roster
+from control_plane.watchers import Watchers
+from n4n.core.alerts.facts import Facts
 from n4n.core.errors import StartFailed
 
 MOST_REACHED = 1000  # budgets that a scrape tells of
 
 
 class Gauges(Collector):
-    """A few numbers about the push and of budgets; labels are none but those of budgets that are half spent."""
+    """A few numbers about the push, budgets that are half spent, and what watchers saw; labels are names of catalog, tenants and nodes."""
 
-    def __init__(self, publisher: Publisher, roster: Roster, budgets: BudgetKeeper) -> None:
-        self._publisher, self._roster, self._budgets = publisher, roster, budgets
+    def __init__(self, publisher: Publisher, roster: Roster, budgets: BudgetKeeper, watchers: Watchers) -> None:
+        self._publisher, self._roster, self._budgets, self._watchers = publisher, roster, budgets, watchers
 
     def collect(self) -> Iterator[Metric]:
         """Called by the scrape's own thread; it only reads."""
@@ -42,6 +44,28 @@ class Gauges(Collector):
             reached.add_metric((tenant, budget, str(level)), count)
         yield reached
         yield GaugeMetricFamily("n4n_database_up", "1 while Postgres answers", float(self._publisher.database == "ok"))
+        facts = self._watchers.known
+        if facts is not None:
+            yield from _of_the_fleet(facts)
+
+
+def _of_the_fleet(facts: Facts) -> Iterator[Metric]:
+    models = facts.models
+    yield _labelled("n4n_model_candidates", "Usable endpoints, where fewest are", ("model",), [((m.model,), m.candidates) for m in models])
+    yield _labelled("n4n_model_endpoints", "Endpoints in the catalog", ("model",), [((m.model,), m.endpoints) for m in models])
+    yield _labelled("n4n_model_providers", "Providers in the catalog", ("model",), [((m.model,), m.providers) for m in models])
+    out = [(account, 1.0) for account in facts.accounts_out]
+    yield _labelled("n4n_account_out", "1 while a provider refuses it", ("provider", "account", "reason"), out)
+    yield _labelled("n4n_node_lag_seconds", "Behind the catalog", ("node",), [((node.node,), node.lag_s) for node in facts.nodes])
+    refusing = [((node.node,), float(node.refuses)) for node in facts.nodes]
+    yield _labelled("n4n_node_refuses", "1 while it refused the last version", ("node",), refusing)
+
+
+def _labelled(name: str, told: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]) -> Metric:
+    family = GaugeMetricFamily(name, told, labels=labels)
+    for of, value in values:
+        family.add_metric(of, value)
+    return family
 
 
 @contextmanager

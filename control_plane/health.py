@@ -92,14 +92,15 @@ class EndpointHealth:
 
     async def report(self, model: str, window: timedelta) -> Report:
         """Every endpoint of a model, or of all where it is empty, in order of model and name. Whatever is away is said, not waited for."""
-        snapshot = await self._catalog()
+        snapshot = await self.catalog()
         endpoints = [] if snapshot is None else [one for one in snapshot.endpoints.values() if model in ("", one.model)]
         told, counted = await asyncio.gather(self._told(), self._counted(model, window))
         known = [self._known(one, snapshot, told, counted) for one in endpoints if snapshot is not None]
         known.sort(key=lambda one: (one.endpoint.model, one.endpoint.id))
         return Report(tuple(known), told.redis, counted.database, counted.cut)
 
-    async def _catalog(self) -> Snapshot | None:
+    async def catalog(self) -> Snapshot | None:
+        """The catalog that is pushed; None: there is none."""
         head = self._publisher.catalog.head
         if head.held != self._held:
             version, checksum = head.held

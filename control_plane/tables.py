@@ -107,6 +107,64 @@ audit = Table(
     Index("audit_of_a_thing", "kind", "name"),
 )
 
+# What alerts and service levels are read from; added up by a control plane from the ledger, and from what routers say of themselves.
+traffic_by_minute = Table(
+    "traffic_by_minute",
+    metadata,
+    Column("minute", DateTime(timezone=True), primary_key=True),
+    *(Column(name, Text, primary_key=True) for name in ("provider", "model", "endpoint")),
+    *(Column(name, BigInteger, nullable=False) for name in ("attempts", "first_attempts", "failed", "unpriced")),
+    Column("latency", JSONB, nullable=False),  # counts by size
+    Column("ttft", JSONB, nullable=False),
+)
+requests_by_minute = Table(
+    "requests_by_minute",
+    metadata,
+    Column("minute", DateTime(timezone=True), primary_key=True),
+    *(Column(name, BigInteger, nullable=False) for name in ("ended", "failed", "fell_back", "changes", "inversions")),
+)
+sla_by_hour = Table(
+    "sla_by_hour",
+    metadata,
+    Column("hour", DateTime(timezone=True), primary_key=True),
+    *(Column(name, Text, primary_key=True) for name in ("provider", "model", "region")),
+    *(Column(name, BigInteger, nullable=False) for name in ("attempts", "failed")),
+    *(
+        Column(name, Double)
+        for name in (
+            "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "ttft_p50_ms", "ttft_p95_ms", "ttft_p99_ms", "tokens_per_s",
+        )
+    ),
+)  # fmt: skip
+vitals = Table(
+    "vitals",
+    metadata,
+    Column("node", Text, primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("said", JSONB, nullable=False),
+)
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("rule", Text, nullable=False),
+    Column("labels", JSONB, nullable=False),
+    Column("value", Double, nullable=False),
+    Column("since", DateTime(timezone=True), nullable=False),
+    Column("last_wrong", DateTime(timezone=True), nullable=False),
+    Column("firing", Boolean, nullable=False),
+)
+alert_notices = Table(
+    "alert_notices",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("due", DateTime(timezone=True), nullable=False),  # when it is told next to whoever has not heard it
+    Column("told", JSONB, nullable=False),
+    Column("pending", JSONB, nullable=False),  # receivers that have not taken it, by name
+    Column("tries", Integer, nullable=False, server_default="0"),
+)
+
 access_versions = Table(
     "access_versions",
     metadata,

@@ -10,10 +10,10 @@ import grpc
 from control_plane.refusals import Forbidden, Refused, Unauthenticated
 from control_plane.service.answers import refuse
 
-WATCH, REPORT = "/n4n.v1.Discovery/Watch", "/n4n.v1.Usage/Report"
-_OF_NODES = frozenset((WATCH, REPORT))
+WATCH, REPORT, VITALS = "/n4n.v1.Discovery/Watch", "/n4n.v1.Usage/Report", "/n4n.v1.Operations/Report"
+_OF_NODES = frozenset((WATCH, REPORT, VITALS))
 _NOBODY = "the call carries no valid token; send the metadata authorization: Bearer TOKEN (N4N_ADMIN_TOKEN, on routers N4N_NODE_TOKEN)"
-_ONLY_WATCH = "the node token may watch the catalog and report usage, and nothing else; use the admin token (N4N_ADMIN_TOKEN)"
+_ONLY_WATCH = "the node token may watch the catalog and report usage and health, and nothing else; use the admin token (N4N_ADMIN_TOKEN)"
 
 
 class Tokens(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs only

@@ -32,6 +32,7 @@ from data_plane.reports import LIVES, SERVES, Reports
 from data_plane.router import Router
 from data_plane.tally import Tally, row_of
 from data_plane.tracing import Tracer
+from data_plane.vitals import vitals_of
 from data_plane.web import Web
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.discovery import LinkRules
@@ -51,6 +52,7 @@ from n4n.runtime.tracing import tracing_of
 from n4n.runtime.upstream import Upstream
 from n4n.runtime.upstream.dial import proxy_of
 from n4n.runtime.usage_link import UsageLink
+from n4n.runtime.vitals_link import VitalsLink
 
 GAUGES_S = 1.0
 OWN_FILES = 500  # files and sockets that are no client's
@@ -104,6 +106,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         )
         ledger.known = OpenAttempts(limiting.store, run, identity.node, unsettled=ledger.unsettled, wall=time.time)
     usage = UsageLink(settings.control_planes, identity, segments, known=ledger.known, clock=clock, draw=random.random)
+    totals = served.totals
+    vitals = VitalsLink(settings.control_planes, identity, run, lambda: vitals_of(router, totals, segments, limiting))
     kept = Records(None if limiting is None else limiting.store, secret_of(settings))
     router.once = Once(kept, clock, random.random, lambda outcome: instruments.idempotent.labels(outcome).inc())
     endings = Endings(router, served)
@@ -121,6 +125,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
             group.create_task(_show(follower, health, upstream, segments, instruments, reports), name="gauges"),
             group.create_task(usage.run(), name="usage"),
             group.create_task(endings.keep(), name="endings"),
+            group.create_task(vitals.run(), name="vitals"),
         ]
         if limiting is not None:
             tasks.append(group.create_task(limiting.keep(), name="limits"))

@@ -59,7 +59,7 @@ class Spread:
 class Route:
     """What is counted of the requests that one provider answered, with one model, asked for as one tier."""
 
-    __slots__ = ("_ended", "_labels", "_see", "cost", "fallbacks", "latency", "tokens_in", "tokens_out", "ttft")
+    __slots__ = ("_ended", "_labels", "_see", "cost", "fallbacks", "latency", "tokens_in", "tokens_out", "ttft", "unpriced")
 
     def __init__(self, see: Instruments, labels: tuple[str, str, str]) -> None:
         provider, model, tier = self._labels = labels
@@ -72,6 +72,7 @@ class Route:
             Sum(see.tokens.labels(provider, model, "output")),
         )
         self.cost = Sum(see.cost.labels(provider, model))
+        self.unpriced = Sum(see.unpriced.labels(provider, model))
 
     def ended(self, outcome: str) -> Sum:
         """The requests that ended in this way."""
@@ -82,10 +83,30 @@ class Route:
 
     def tell(self) -> None:
         """To the instruments."""
-        for count in (*self._ended.values(), self.tokens_in, self.tokens_out, self.cost):
+        for count in (*self._ended.values(), self.tokens_in, self.tokens_out, self.cost, self.unpriced):
             count.tell()
         for spread in (self.latency, self.ttft, self.fallbacks):
             spread.tell()
+
+
+class Totals:
+    """Of this process, since its start; what the control plane hears of requests. Those that were refused as wrong are none of it."""
+
+    __slots__ = ("changes", "ended", "failed", "fell_back")
+
+    def __init__(self) -> None:
+        self.ended = self.failed = self.fell_back = self.changes = 0
+
+    def add(self, record: Record) -> None:
+        """One request that ended."""
+        if record.outcome == "rejected":
+            return
+        self.ended += 1
+        if record.outcome == "error":
+            self.failed += 1
+        if record.fallback_attempts:
+            self.fell_back += 1
+            self.changes += record.fallback_attempts
 
 
 class Counts:
@@ -100,6 +121,7 @@ class Counts:
         self._queued: dict[str, Spread] = {}
         self._streams = 0
         self._timer: asyncio.TimerHandle | None = None
+        self.totals = Totals()
 
     def stream_opened(self) -> None:
         """A stream to a client begins; it ends with its record."""
@@ -121,6 +143,7 @@ class Counts:
         if record.interrupt is not None:
             self._streams -= 1
         route.ended(record.outcome).value += 1
+        self.totals.add(record)
         route.latency.observe(record.elapsed_s)
         self._overhead.observe(record.overhead_s)
         if record.queued_s:
@@ -137,6 +160,8 @@ class Counts:
             route.tokens_out.value += usage.completion_tokens
         if record.cost_usd:
             route.cost.value += float(record.cost_usd)
+        elif record.cost_usd is None and usage is not None:
+            route.unpriced.value += 1
         if self._timer is None:
             self._soon()
 

@@ -56,6 +56,11 @@ class Limiting:
         finally:
             self.limits.close()
 
+    @property
+    def is_away(self) -> bool:
+        """Whether Redis cannot be used."""
+        return self._is_away
+
     async def close(self) -> None:
         """Closes the store; after `keep`."""
         await asyncio.sleep(0)  # what is written leaves at the end of the loop's turn
@@ -71,12 +76,15 @@ class Limiting:
             log.warning("Redis may evict limits when it is full: set maxmemory-policy to noeviction")
 
     async def _show(self) -> None:
-        alone = 0
+        alone = inverted = 0
         while True:
             for priority, waiting in self.quotas.waiting.items():
                 self._instruments.queue.labels(priority.value).set(waiting)
             for limit, used in self.quotas.utilization().items():
                 self._instruments.quota.labels(*limit).set(used)
+            if self.quotas.inversions > inverted:
+                self._instruments.inversions.inc(self.quotas.inversions - inverted)
+                inverted = self.quotas.inversions
             if self.limits.fallbacks > alone:
                 self._instruments.limits_alone.inc(self.limits.fallbacks - alone)
                 alone = self.limits.fallbacks

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from data_plane.counts import Counts
+from data_plane.counts import Counts, Totals
 from data_plane.record import AttemptRecord, Record, Settling
 from data_plane.tracing import Tracer
 from n4n.runtime.records import LineWriter
@@ -41,6 +41,11 @@ class Meter:
         self._lines, self.ledger, self.tracer = lines, ledger, tracer
         self._one_in, self._passed = max(1, one_in), 0
         self._counts = Counts(instruments, lambda: lines.dropped)
+
+    @property
+    def totals(self) -> Totals:
+        """What was counted since the start."""
+        return self._counts.totals
 
     def stream_opened(self) -> None:
         """A stream to a client begins; it ends with its record."""

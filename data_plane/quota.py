@@ -75,6 +75,7 @@ class Quotas:
         self.lines: dict[str, WaitingLine] = {}
         self._short: dict[tuple[str, Priority], tuple[Party, float]] = {}
         self.waiting = dict.fromkeys(Priority, 0)
+        self.inversions = 0  # of a lower class, served while interactive ones waited for the same: there should be none
 
     def caller(self, key: Key) -> Caller | None:
         """What the key and its tenant have of limits and budgets; None: nothing."""
@@ -168,6 +169,12 @@ class Quotas:
         if line is None:
             line = self.lines[party.name] = WaitingLine(self.clock)
         return line
+
+    def check_order(self, party: Party) -> None:
+        """A request of a lower class has its quota: nobody interactive may be waiting for the same."""
+        line = self.lines.get(party.name)
+        if line is not None and line.must_wait(Priority.INTERACTIVE):
+            self.inversions += 1
 
     def _caller(self, key: Key) -> Caller | None:
         of_both = (key_subject(key.tenant, key.public_id, key.limits), tenant_subject(key.tenant, key.tenant_limits))

@@ -83,9 +83,12 @@ class Spending:
         for one in self._by_what_is_left(candidate):
             if not self._fits(one.account, one.endpoint) or (one is not candidate and not usable(one)):
                 continue
-            short_until = await self._reserved(self._quotas.account(one.account, one.endpoint))
+            party = self._quotas.account(one.account, one.endpoint)
+            short_until = await self._reserved(party)
             if short_until is None:
                 self._served()
+                if party is not None and self._priority is not Priority.INTERACTIVE and self._quotas.waiting[Priority.INTERACTIVE]:
+                    self._quotas.check_order(party)
                 return one
             soonest = short_until if soonest is None else min(soonest, short_until)
         return None if soonest is None else Cooldown(soonest, FailureClass.RATE_LIMITED)

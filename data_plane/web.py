@@ -18,6 +18,7 @@ from data_plane.answers import ClientGone, answer_fields
 from data_plane.bodies import BodyBounds, BoundedRequest
 from data_plane.callers import Asked, authenticate
 from data_plane.connections import Bounds, Connection, Door, Refused
+from data_plane.counts import Totals
 from data_plane.meter import Meter
 from data_plane.outgoing import Outgoing
 from data_plane.record import Record
@@ -151,6 +152,11 @@ class Web:
         if self.draining:
             response.force_close()
         return response
+
+    @property
+    def totals(self) -> Totals:
+        """What was counted of requests since the start."""
+        return self._meter.totals
 
     def told(self) -> None:
         """The last counts, for the end of the process."""

@@ -8,7 +8,25 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 import n4n
-from n4n.cli import audit, bench, budgets, catalog, endpoint, explain, health, keys, nodes, roles, sim, status, tenants, up, usage
+from n4n.cli import (
+    alerts,
+    audit,
+    bench,
+    budgets,
+    catalog,
+    endpoint,
+    explain,
+    health,
+    keys,
+    nodes,
+    roles,
+    sim,
+    sla,
+    status,
+    tenants,
+    up,
+    usage,
+)
 from n4n.cli.output import Refused, complain
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core.errors import StartFailed
@@ -28,7 +46,11 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"n4n {n4n.__version__}")
     commands = Commands(top)
-    for group in (up, status, catalog, endpoint, keys, tenants, budgets, explain, health, bench, usage, audit, nodes, roles, sim):
+    groups = (
+        up, status, catalog, endpoint, keys, tenants, budgets, explain, health, bench,
+        usage, sla, alerts, audit, nodes, roles, sim,
+    )  # fmt: skip
+    for group in groups:
         group.add(commands)
     return top
 

@@ -23,6 +23,7 @@ from google.protobuf.message import DecodeError, Message
 from n4n.core.errors import Problem, StartFailed
 from n4n.runtime.control_health import HealthReport, health_report, health_request
 from n4n.runtime.control_link import open_channel
+from n4n.runtime.operations_calls import OperationsCalls
 from n4n.runtime.tls import NO_TLS, TlsFiles
 from n4n.runtime.usage_calls import UsageCalls
 from n4n.v1 import access_pb2, audit_pb2, catalog_pb2, fleet_pb2, types_pb2
@@ -210,7 +211,7 @@ class AuditEntry:
     after_json: str
 
 
-class ControlClient(UsageCalls):
+class ControlClient(UsageCalls, OperationsCalls):
     """An async context manager; every call raises ControlRefused and nothing else. `targets`: host:port each."""
 
     def __init__(

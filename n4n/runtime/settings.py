@@ -61,6 +61,8 @@ class Settings:
     lame_duck_sec: int = 3  # a balancer that checks /ready every second has noticed by then
     stale_after_sec: int = 900  # a control link lost for longer is reported
     lost_router_sec: int = 90  # a router that is not heard of in Redis for longer is lost, and its open attempts are closed; 0: never
+    alert_webhooks: str = ""  # whom a control plane tells of alerts: slack=URL, pagerduty=ROUTING_KEY, json=URL, comma separated
+    alert_look_sec: int = 15  # how often it looks whether something is wrong; 0: never
     log_level: str = "info"  # of what a process says of itself: debug, info, warning or error
     log_one_in: int = 1  # of the requests that ended well and at once, one in so many has a line; all others always have
     background_reserve_percent: int = 20  # of every account's limits, which background requests leave to interactive ones
@@ -71,7 +73,7 @@ class Settings:
 
     def __repr__(self) -> str:
         """Without secrets, so that a settings value may be logged."""
-        hidden = {"database_url", "redis_url", "admin_token", "node_token", "seal_key", "egress_proxy"}
+        hidden = {"database_url", "redis_url", "admin_token", "node_token", "seal_key", "egress_proxy", "alert_webhooks"}
         shown = (f"{f.name}={'…' if f.name in hidden and getattr(self, f.name) else repr(getattr(self, f.name))}" for f in fields(self))
         return f"Settings({', '.join(shown)})"
 

@@ -101,6 +101,10 @@ class Instruments:
         self.idempotent = Counter(
             "n4n_idempotent_requests", "Requests with an idempotency key, by what became of them.", ("outcome",), registry=registry
         )
+        self.inversions = Counter(
+            "n4n_priority_inversions", "Lower-class requests served while interactive ones waited for the same quota.", registry=registry
+        )
+        self.unpriced = Counter("n4n_unpriced_attempts", "Answers without a price.", ("provider", "model"), registry=registry)
         self.streams = Gauge("n4n_active_streams", "Streams open now.", multiprocess_mode="livesum", registry=registry)
 
 

@@ -24,7 +24,8 @@ from n4n.core.document import KINDS, Document, Table, canonical_json, parse_docu
 from n4n.core.errors import CatalogRefused, Problem
 from n4n.core.limits.subjects import Priority
 from n4n.core.schema import Problems
-from n4n.v1 import discovery_pb2, types_pb2, usage_pb2
+from n4n.runtime.vitals import Vitals
+from n4n.v1 import discovery_pb2, operations_pb2, types_pb2, usage_pb2
 
 CATALOG: Final = types_pb2.COLLECTION_CATALOG
 ACCESS: Final = types_pb2.COLLECTION_ACCESS
@@ -464,3 +465,25 @@ def decode_disk(encoded: bytes) -> tuple[list[tuple[Held, Resources]], int]:
         saved_at.append(message.saved_at_ms)
         at = end
     return collections, min(saved_at, default=0)
+
+
+def encode_vitals(node: str, run: str, vitals: Vitals) -> bytes:
+    """How a node is, on its way to a control plane."""
+    told = operations_pb2.Vitals(
+        node=node,
+        run=run,
+        store_up=vitals.store_up,
+        usage_waiting_bytes=vitals.usage_waiting_bytes,
+        waiting=vitals.waiting,
+        ended=vitals.ended,
+        failed=vitals.failed,
+        fell_back=vitals.fell_back,
+        changes=vitals.changes,
+        inversions=vitals.inversions,
+        candidates=vitals.candidates,
+    )
+    for provider, account, limit_type, used in vitals.quotas:
+        told.quotas.add(provider=provider, account=account, limit_type=limit_type, used=used)
+    for provider, account, reason in vitals.accounts_out:
+        told.accounts_out.add(provider=provider, account=account, reason=reason)
+    return told.SerializeToString()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import n4n
 from n4n.core.alerts.conditions import violations
-from n4n.core.alerts.facts import Balance, Facts, ModelFacts, NodeFacts, Quota, Requests, Traffic
+from n4n.core.alerts.facts import Facts, ModelFacts, NodeFacts, Quota, Requests, Traffic
 from n4n.core.alerts.rules import BY_NAME, LEAST_REQUESTS, RULES
 from n4n.core.alerts.watch import CALM_S, Board, Notice, Violation, watch
 from tests.support.alert_rules import FILE, text
@@ -24,13 +24,13 @@ CALM = Facts(
     requests_10=WELL,
     requests_30=WELL,
     requests_60=WELL,
+    requests_hour_before=WELL,
     requests_360=WELL,
     traffic_15=(TRAFFIC, OTHER),
     traffic_60=(TRAFFIC, OTHER),
     traffic_week_ago=(TRAFFIC, OTHER),
     baseline={("openai", "gpt"): TRAFFIC, ("azure", "gpt"): OTHER},
     quotas=(Quota("openai", "main", "requests", 0.5),),
-    balances=(Balance("openrouter", "or", 20.0, 5.0),),
     nodes=(NodeFacts("r1", interactive_waiting=2, interactive_waiting_before=3),),
     models=(ModelFacts("gpt", 2, 2, 2), ModelFacts("single", 1, 1, 1)),
 )
@@ -47,13 +47,13 @@ FAULTS: dict[str, Facts] = {
         traffic_week_ago=(replace(TRAFFIC, first_attempts=900), replace(OTHER, first_attempts=100)),
     ),
     "N4nSharesMoved": replace(CALM, traffic_60=(replace(TRAFFIC, first_attempts=850), replace(OTHER, first_attempts=150))),
-    "N4nPriorityInversion": replace(CALM, nodes=(NodeFacts("r1", inversions=3),)),
+    "N4nPriorityInversion": replace(CALM, inversions=3),
     "N4nLatencyWorse": replace(CALM, traffic_15=(replace(TRAFFIC, p95_latency_s=1.5),)),
     "N4nTtftWorse": replace(CALM, traffic_15=(replace(TRAFFIC, p95_ttft_s=0.6),)),
     "N4nErrorBudgetBurnsFast": replace(CALM, requests_5=FAILING, requests_60=FAILING),
     "N4nErrorBudgetBurns": replace(CALM, requests_30=FAILING, requests_360=FAILING),
     "N4nAccountOut": replace(CALM, accounts_out=(("openai", "main", "auth"),)),
-    "N4nBalanceLow": replace(CALM, balances=(Balance("openrouter", "or", 4.9, 5.0),)),
+    "N4nBalanceLow": replace(CALM, low_balances=("or",)),
     "N4nBudget": replace(CALM, budgets=(("acme", "month", 80),)),
     "N4nCatalogRefused": replace(CALM, nodes=(NodeFacts("r1", refuses=True),)),
     "N4nCatalogLag": replace(CALM, nodes=(NodeFacts("r1", lag_s=31.0),)),
@@ -80,6 +80,7 @@ def test_a_fault_breaks_its_own_rule_and_no_other(name: str) -> None:
     for one in found:
         assert tuple(label for label, _ in one.labels) == BY_NAME[name].by
         assert one.summary
+        assert one.severity is BY_NAME[name].severity
         assert "{" not in one.summary
 
 

@@ -79,6 +79,14 @@ ROWS: dict[str, tuple[str, ...]] = {
         "UPDATE keys SET require_pricing = true, tags = '{\"team\": \"search\"}'",
         "UPDATE usage_ledger SET tags = '{\"team\": \"search\"}', doubt = 'missing', service_tier = 'flex', revision = 1",
     ),
+    "0011": (
+        "INSERT INTO traffic_by_minute VALUES ('2026-11-30 12:00+00', 'p', 'm', 'e', 1, 1, 0, 0, '{\"34\": 1}', '{}')",
+        "INSERT INTO requests_by_minute VALUES ('2026-11-30 12:00+00', 1, 0, 0, 0, 0)",
+        "INSERT INTO sla_by_hour VALUES ('2026-11-30 12:00+00', 'p', 'm', 'eu', 1, 0, 800, 800, 800, NULL, NULL, NULL, 25)",
+        'INSERT INTO vitals VALUES (\'r1\', now(), \'{"node": "r1", "run": "1"}\')',
+        "INSERT INTO alerts VALUES ('N4nStoreAway/node=r1', 'N4nStoreAway', '{\"node\": \"r1\"}', 0, now(), now(), true)",
+        "INSERT INTO alert_notices (at, due, told, pending) VALUES (now(), now(), '{}', '[]')",
+    ),
 }
 
 

@@ -26,7 +26,7 @@ def _quota(facts: Facts) -> Iterator[Violation]:
 
 
 def _depth(facts: Facts) -> Iterator[Violation]:
-    now, before = _changes(facts.requests_10), _changes(facts.requests_60)
+    now, before = _changes(facts.requests_10), _changes(facts.requests_hour_before)
     if now > max(rules.DEPTH_GROWS * before, 0.05):
         yield _one("N4nFallbackDepthRising", now)
 
@@ -80,9 +80,8 @@ def _shares(traffic: Iterable[Traffic]) -> dict[tuple[str, str], float]:
 
 
 def _inversion(facts: Facts) -> Iterator[Violation]:
-    count = sum(node.inversions for node in facts.nodes)
-    if count:
-        yield _one("N4nPriorityInversion", count)
+    if facts.inversions:
+        yield _one("N4nPriorityInversion", facts.inversions)
 
 
 def _slower(facts: Facts) -> Iterator[Violation]:
@@ -116,9 +115,8 @@ def _share(part: int, whole: int) -> float:
 def _accounts(facts: Facts) -> Iterator[Violation]:
     for provider, account, reason in facts.accounts_out:
         yield _one("N4nAccountOut", 1, provider=provider, account=account, reason=reason)
-    for balance in facts.balances:
-        if balance.usd < balance.below_usd:
-            yield _one("N4nBalanceLow", balance.usd, provider=balance.provider, account=balance.account)
+    for account in facts.low_balances:
+        yield _one("N4nBalanceLow", 1, account=account)
 
 
 def _budgets(facts: Facts) -> Iterator[Violation]:

@@ -40,18 +40,8 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
-    """What an account has left at its provider."""
-
-    provider: str
-    account: str
-    usd: float
-    below_usd: float
-
-
-@dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What one node said last. `inversions`: lower-class requests served while interactive ones waited, in the last 5 minutes."""
+    """What one node said last."""
 
     node: str
     lag_s: float = 0.0
@@ -59,8 +49,7 @@ class NodeFacts:
     store_up: bool = True
     usage_waiting_bytes: int = 0
     interactive_waiting: int = 0
-    interactive_waiting_before: int = 0  # a minute ago
-    inversions: int = 0
+    interactive_waiting_before: int = 0  # at its word before
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +70,16 @@ class Facts:
     requests_10: Requests = field(default_factory=Requests)
     requests_30: Requests = field(default_factory=Requests)
     requests_60: Requests = field(default_factory=Requests)
+    requests_hour_before: Requests = field(default_factory=Requests)  # of the ten minutes
     requests_360: Requests = field(default_factory=Requests)
     traffic_15: tuple[Traffic, ...] = ()
     traffic_60: tuple[Traffic, ...] = ()
     traffic_week_ago: tuple[Traffic, ...] = ()  # the same hour, a week ago
     baseline: Mapping[tuple[str, str], Traffic] = field(default_factory=dict)  # 7 days, by (provider, model)
     quotas: tuple[Quota, ...] = ()
-    balances: tuple[Balance, ...] = ()
+    low_balances: tuple[str, ...] = ()  # accounts
     accounts_out: tuple[tuple[str, str, str], ...] = ()  # provider, account, why
     budgets: tuple[tuple[str, str, int], ...] = ()  # tenant, budget, percent level reached
     nodes: tuple[NodeFacts, ...] = ()
+    inversions: int = 0  # lower-class requests served while interactive ones waited, in 5 minutes
     models: tuple[ModelFacts, ...] = ()

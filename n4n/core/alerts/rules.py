@@ -143,10 +143,9 @@ RULES: tuple[Rule, ...] = (
         "max by (provider, account, reason) (n4n_account_out{reason=~\"auth|quota_exhausted\"}) > 0",
     ),
     Rule(
-        "N4nBalanceLow", Severity.TICKET, 0, ("provider", "account"),
-        "account {account} has {value} USD left",
-        "max by (provider, account) (n4n_account_balance_usd)"
-        " < on (provider, account) max by (provider, account) (n4n_account_balance_below_usd)",
+        "N4nBalanceLow", Severity.TICKET, 0, ("account",),
+        "the balance of account {account} is low",
+        'max by (account) (label_replace(n4n_probe_finding{kind="low_balance"}, "account", "$1", "about", "account (.*)")) > 0',
     ),
     Rule(
         "N4nBudget", Severity.TICKET, 0, ("tenant", "budget", "level"),

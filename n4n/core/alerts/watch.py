@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from n4n.core.alerts.rules import BY_NAME, Rule
+from n4n.core.alerts.rules import BY_NAME, Rule, Severity
 
 CALM_S = 60.0
 Subject = tuple[tuple[str, str], ...]  # labels and their values
@@ -30,6 +30,11 @@ class Violation:
     def key(self) -> str:
         """The same for the same trouble, as long as it lasts: what a receiver tells duplicates by."""
         return "/".join([self.rule, *(f"{name}={value}" for name, value in self.labels)])
+
+    @property
+    def severity(self) -> Severity:
+        """Whom it wakes."""
+        return BY_NAME[self.rule].severity
 
     @property
     def summary(self) -> str:

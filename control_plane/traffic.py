@@ -1,0 +1,179 @@
+"""Traffic by the minute and service levels by the hour, added up from the ledger: what alerts and `n4n sla` look at.
+
+A minute is added up anew as long as rows of it may still come, which costs a range scan of some minutes; the windows of alerts are sums
+of minutes. Latencies of a minute are kept as counts by size, 22 % apart, so that any window's percentiles can be read from them.
+An hour's levels are exact, taken from the ledger itself once the hour is over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from n4n.core.alerts.facts import Traffic
+
+ANEW: Final = timedelta(minutes=10)  # rows of a router that was cut off come later still; the hour has them
+KEPT: Final = timedelta(days=8)
+HOURS_ANEW: Final = timedelta(hours=3)
+_SIZES, _TOP = 70, 14.0  # counts by size: e^0 to e^14 milliseconds, which is 20 minutes
+LEAST: Final = 20  # attempts for a percentile
+
+Reading = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
+
+_MINUTES = """
+    WITH made AS (
+        SELECT date_trunc('minute', started_at, 'UTC') AS minute, provider, model, endpoint, attempt_no, state, cost_usd,
+            greatest(latency_ms, 1) AS latency, greatest(ttft_ms, 1) AS ttft
+        FROM usage_ledger WHERE started_at >= :since AND tenant <> :probes
+    ), sums AS (
+        SELECT minute, provider, model, endpoint, count(*) AS attempts, count(*) FILTER (WHERE attempt_no = 1) AS first_attempts,
+            count(*) FILTER (WHERE state IN ('failed', 'partial')) AS failed,
+            count(*) FILTER (WHERE cost_usd IS NULL AND state = 'ok') AS unpriced
+        FROM made GROUP BY 1, 2, 3, 4
+    ), sized AS (
+        SELECT minute, provider, model, endpoint, 'latency' AS what, width_bucket(ln(latency), 0, :top, :sizes) AS size, count(*) AS n
+        FROM made WHERE state = 'ok' AND latency IS NOT NULL GROUP BY 1, 2, 3, 4, 6
+        UNION ALL
+        SELECT minute, provider, model, endpoint, 'ttft', width_bucket(ln(ttft), 0, :top, :sizes), count(*)
+        FROM made WHERE ttft IS NOT NULL GROUP BY 1, 2, 3, 4, 6
+    ), spread AS (
+        SELECT minute, provider, model, endpoint,
+            coalesce(jsonb_object_agg(size, n) FILTER (WHERE what = 'latency'), '{}') AS latency,
+            coalesce(jsonb_object_agg(size, n) FILTER (WHERE what = 'ttft'), '{}') AS ttft
+        FROM sized GROUP BY 1, 2, 3, 4
+    )
+    INSERT INTO traffic_by_minute (minute, provider, model, endpoint, attempts, first_attempts, failed, unpriced, latency, ttft)
+    SELECT minute, provider, model, endpoint, attempts, first_attempts, failed, unpriced, coalesce(latency, '{}'), coalesce(ttft, '{}')
+    FROM sums LEFT JOIN spread USING (minute, provider, model, endpoint)
+    ON CONFLICT (minute, provider, model, endpoint) DO UPDATE SET attempts = excluded.attempts, first_attempts = excluded.first_attempts,
+        failed = excluded.failed, unpriced = excluded.unpriced, latency = excluded.latency, ttft = excluded.ttft
+"""
+_HOURS = """
+    WITH made AS (
+        SELECT date_trunc('hour', started_at, 'UTC') AS hour, provider, model, coalesce(CAST(:regions AS jsonb) ->> endpoint, '') AS region,
+            state, latency_ms, ttft_ms, completion_tokens, stream
+        FROM usage_ledger WHERE started_at >= :since AND started_at < :until AND tenant <> :probes
+    )
+    INSERT INTO sla_by_hour
+    SELECT hour, provider, model, region, count(*), count(*) FILTER (WHERE state IN ('failed', 'partial')),
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE state = 'ok'),
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE state = 'ok'),
+        percentile_cont(0.99) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE state = 'ok'),
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY ttft_ms) FILTER (WHERE stream),
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY ttft_ms) FILTER (WHERE stream),
+        percentile_cont(0.99) WITHIN GROUP (ORDER BY ttft_ms) FILTER (WHERE stream),
+        sum(completion_tokens) FILTER (WHERE state = 'ok' AND completion_tokens > 0)
+            / nullif(sum(latency_ms - coalesce(ttft_ms, 0)) FILTER (WHERE state = 'ok' AND completion_tokens > 0) / 1000.0, 0)
+    FROM made GROUP BY 1, 2, 3, 4
+    ON CONFLICT (hour, provider, model, region) DO UPDATE SET attempts = excluded.attempts, failed = excluded.failed,
+        latency_p50_ms = excluded.latency_p50_ms, latency_p95_ms = excluded.latency_p95_ms, latency_p99_ms = excluded.latency_p99_ms,
+        ttft_p50_ms = excluded.ttft_p50_ms, ttft_p95_ms = excluded.ttft_p95_ms, ttft_p99_ms = excluded.ttft_p99_ms,
+        tokens_per_s = excluded.tokens_per_s
+"""
+_WINDOW = """
+    SELECT provider, model, CAST(sum(attempts) AS bigint), CAST(sum(first_attempts) AS bigint), CAST(sum(unpriced) AS bigint)
+    FROM traffic_by_minute WHERE minute >= :since AND minute < :until GROUP BY 1, 2
+"""
+_SPREAD = """
+    SELECT provider, model, what, CAST(size AS int), CAST(sum(CAST(n AS bigint)) AS bigint) FROM (
+        SELECT provider, model, 'latency' AS what, key AS size, value AS n FROM traffic_by_minute, jsonb_each_text(latency)
+        WHERE minute >= :since AND minute < :until
+        UNION ALL
+        SELECT provider, model, 'ttft', key, value FROM traffic_by_minute, jsonb_each_text(ttft) WHERE minute >= :since AND minute < :until
+    ) AS sizes GROUP BY 1, 2, 3, 4
+"""
+_SLA = """
+    SELECT provider, model, region, hour, attempts, failed, latency_p50_ms, latency_p95_ms, latency_p99_ms, ttft_p50_ms, ttft_p95_ms,
+        ttft_p99_ms, tokens_per_s
+    FROM sla_by_hour WHERE hour >= :since AND (:model = '' OR model = :model) ORDER BY provider, model, region, hour
+"""
+PROBES: Final = "n4n-probes"  # the tenant that probes are charged to, which is nobody's traffic
+
+
+@dataclass(frozen=True, slots=True)
+class HourRow:
+    """One hour of one (provider, model, region), as it is stored. None: nothing to tell it by."""
+
+    provider: str
+    model: str
+    region: str
+    hour: datetime
+    attempts: int
+    failed: int
+    latency_p50_ms: float | None
+    latency_p95_ms: float | None
+    latency_p99_ms: float | None
+    ttft_p50_ms: float | None
+    ttft_p95_ms: float | None
+    ttft_p99_ms: float | None
+    tokens_per_s: float | None
+
+
+async def add_up_minutes(reading: Reading, now: datetime) -> None:
+    """The newest minutes anew, and what is too old goes. DatabaseAway."""
+    async with reading() as connection:
+        since = _minute(now) - ANEW
+        await connection.execute(text(_MINUTES), {"since": since, "probes": PROBES, "top": _TOP, "sizes": _SIZES})
+        await connection.execute(text("DELETE FROM traffic_by_minute WHERE minute < :before"), {"before": now - KEPT})
+
+
+async def add_up_hours(reading: Reading, now: datetime, regions: Mapping[str, str]) -> None:
+    """The newest whole hours anew. `regions`: by endpoint, as the catalog has them now. DatabaseAway."""
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    values = {"since": hour - HOURS_ANEW, "until": hour, "probes": PROBES, "regions": msgspec.json.encode(dict(regions)).decode()}
+    async with reading() as connection:
+        await connection.execute(text(_HOURS), values)
+
+
+async def window(reading: Reading, since: datetime, until: datetime) -> tuple[Traffic, ...]:
+    """The minutes that began in [since, until), by (provider, model). DatabaseAway."""
+    span = {"since": since, "until": until}
+    async with reading() as connection:
+        sums = (await connection.execute(text(_WINDOW), span)).all()
+        sizes = (await connection.execute(text(_SPREAD), span)).all()
+    spread: dict[tuple[str, str, str], dict[int, int]] = {}
+    for provider, model, what, size, count in sizes:
+        spread.setdefault((provider, model, what), {})[size] = count
+    return tuple(
+        Traffic(
+            provider,
+            model,
+            attempts,
+            first,
+            unpriced,
+            percentile_s(spread.get((provider, model, "latency"), {}), 0.95),
+            percentile_s(spread.get((provider, model, "ttft"), {}), 0.95),
+        )
+        for provider, model, attempts, first, unpriced in sums
+    )
+
+
+async def hours(reading: Reading, since: datetime, model: str) -> Sequence[HourRow]:
+    """Service levels since then, by (provider, model, region), hours in order. DatabaseAway."""
+    async with reading() as connection:
+        return [HourRow(*row) for row in await connection.execute(text(_SLA), {"since": since, "model": model})]
+
+
+def percentile_s(counts: Mapping[int, int], share: float) -> float | None:
+    """Where so many of the values lie below, in seconds, to within 12 %; None where there are fewer than 20."""
+    total = sum(counts.values())
+    if total < LEAST:
+        return None
+    left = share * total
+    for size in sorted(counts):
+        left -= counts[size]
+        if left <= 0:
+            break
+    return math.exp((size - 0.5) * _TOP / _SIZES) / 1000
+
+
+def _minute(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0)
