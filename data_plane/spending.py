@@ -34,9 +34,13 @@ _OVERTAKING_S = 0.01  # a newcomer looks at the line again after so long
 def begin(quotas: Quotas, key: Key, chat: ChatRequest, priority: str, made: Plan, record: Record) -> Spending | None:
     """What this request will spend; None: it and its accounts have no limits. LimitTooSmall: no limit could ever hold it."""
     caller = quotas.caller(key)
-    if caller is None and not any(account.limits for one in made.candidates for account in one.endpoint.accounts):
+    if caller is None and not made.candidates[0].account.limits and not _any_limited(made):
         return None
     return Spending(quotas, key, caller, chat, Priority(priority), made, record)
+
+
+def _any_limited(made: Plan) -> bool:
+    return any(account.limits for one in made.candidates for account in one.endpoint.accounts)
 
 
 class Spending:
@@ -55,7 +59,8 @@ class Spending:
         tokens = self._tokens = given + made_up
         if caller is not None and tokens > caller.most_tokens:
             raise _too_large(caller, tokens)
-        if not any(self._fits(account, one.endpoint) for one in made.candidates for account in one.endpoint.accounts):
+        first = made.candidates[0]
+        if not self._fits(first.account, first.endpoint) and not self._fits_any(made):
             raise LimitTooSmall(f"the request needs about {tokens:.0f} tokens, more than any account of the model ever has")
         spend, most_tokens = _most(made, chat, given, made_up) if caller is not None and caller.spends else (0.0, 0.0)
         self._draw = Draw(tokens * MARGIN, chat.stream, quotas.reserves[priority], spend, most_tokens)
@@ -216,6 +221,9 @@ class Spending:
             return True
         party = self._quotas.account(account, endpoint)
         return party is None or too_large(party.subjects[0], self._tokens) is None
+
+    def _fits_any(self, made: Plan) -> bool:
+        return any(self._fits(account, one.endpoint) for one in made.candidates for account in one.endpoint.accounts)
 
     def _served(self) -> None:
         self._short = None

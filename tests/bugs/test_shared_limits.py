@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from n4n.core.limits.subjects import Draw, account_subject, key_subject
+from n4n.runtime.limits import Limits, Reservation
 from tests.support import answers
 from tests.support.answers import completion, error, usage
 from tests.support.limited import asked, at_rest, document, redis_for_limits, routers_of, wait_for
 from tests.support.router import RunningRouter
 from tests.support.script import Answer
+from tests.support.store import open_store
+from tests.support.store_proxy import store_proxy
 from tests.support.upstream import ScriptedUpstream
 from tests.support.valkey import ValkeyServer
 
@@ -94,6 +100,33 @@ async def test_clients_that_leave_free_their_places(server: ValkeyServer) -> Non
         await wait_for(lambda: at_rest(server))
         upstream.script(then=completion())
         assert (await asked(router))[0] == 200
+
+
+async def test_reservations_that_nobody_waits_for_any_more_are_nobody_else_s(server: ValkeyServer) -> None:
+    """redis-py #2665 (case 28): after a cancelled call the next one on that connection had its answer."""
+    key, account = key_subject("acme", "k", {"rpm": 10**6, "concurrency": 10**5}), account_subject("main", "m", {"tpm": 10**9})
+    assert key is not None and account is not None
+    async with store_proxy(server.port) as proxy, open_store(proxy.url, deadline_s=5.0) as store:
+        limits = Limits(store, router="r1", clock=time.monotonic)
+        parties = [(limits.party(key), Draw()), (limits.party(account), Draw(10.0))]
+        proxy.delay_s = 0.1
+
+        async def one(number: int) -> None:
+            for held in await limits.reserve(b"%12d" % number, parties):
+                assert isinstance(held, Reservation) and held.id == b"%12d" % number
+                limits.give_back(held)
+
+        calls = [asyncio.ensure_future(one(number)) for number in range(400)]
+        for number, call in enumerate(calls):
+            if number % 2:
+                await asyncio.sleep(random.uniform(0.0, 0.001))
+                call.cancel()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(one) for one in ended} <= {type(None), asyncio.CancelledError}
+        assert limits.fallbacks == 0, "no answer was another's"
+        limits.close()
+        assert limits.held == 0
+        await wait_for(lambda: at_rest(server))
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -47,7 +47,7 @@ class Refusal(msgspec.Struct, frozen=True):
     levels: tuple[Levels, ...]
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """What was taken in the end, and what the provider said: `floors`, so much is used at least of a bucket of the first subject;
 
     `until_ms`, nothing may be taken for so long from now; `refused`: it did so without a word of its limits (`caution`).

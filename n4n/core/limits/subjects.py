@@ -74,7 +74,7 @@ class Subject(msgspec.Struct, frozen=True):
         return next((bucket for bucket in self.buckets if bucket.name == name), None)
 
 
-class Draw(msgspec.Struct, frozen=True):
+class Draw(msgspec.Struct, frozen=True, gc=False):
     """What one attempt takes: a request, so many tokens and pico-USD, a place among those running, and among streams if it is one.
 
     `reserve`: the share of every rate that it leaves to those before it.
@@ -101,7 +101,7 @@ class Draw(msgspec.Struct, frozen=True):
         return max(bucket.capacity * part * (1.0 - self.reserve), self.amount(bucket))
 
 
-class Took(msgspec.Struct, frozen=True):
+class Took(msgspec.Struct, frozen=True, gc=False):
     """What a request took in the end, in the units of a draw."""
 
     requests: float = 0.0

@@ -23,7 +23,7 @@ from n4n.runtime.limits import scripts
 from n4n.runtime.limits.away import PursesAway
 from n4n.runtime.limits.budgets import KnownSpending, Owner, SpendingParty
 from n4n.runtime.limits.packed import Known, Party
-from n4n.runtime.stores import Command, Outcome, Store
+from n4n.runtime.stores import Command, Outcome, Reply, Store
 
 RENEW_MS = LEASE_MS / 3
 LOOK_S = 0.25  # how far behind a router may be on what others know to be cooling
@@ -140,20 +140,29 @@ class Limits:
             self._return()
         if self._lingering:
             self._send()
+        waits = [self._asked(party.reserve(id, draw, LEASE_MS)) for party, draw in asks]  # all leave in one write
+        outcomes: list[Outcome] = []
         try:
-            if len(asks) == 1:
-                party, draw = asks[0]
-                outcomes: Sequence[Outcome] = (await self._store.ask(party.reserve(id, draw, LEASE_MS)),)
-            else:
-                outcomes = await self._store.pipeline([party.reserve(id, draw, LEASE_MS) for party, draw in asks])
-        except StoreUnavailable as error:
-            outcomes = (error,)
+            for wait in waits:
+                try:
+                    outcomes.append(await wait)
+                except StoreUnavailable as error:
+                    outcomes.append(error)
         except asyncio.CancelledError:
-            for party, draw in asks:  # nobody is left to hold what Redis granted
+            for wait, (party, draw) in zip(waits, asks, strict=True):  # nobody is left to hold what Redis granted
+                wait.cancel()
                 self._linger(party.settle(id, draw, _NOTHING_TAKEN))
             raise
         now = self._now()
         return [self._answered(id, party, draw, outcome, now) for (party, draw), outcome in zip(asks, outcomes, strict=True)]
+
+    def _asked(self, command: Command) -> asyncio.Future[Reply]:
+        try:
+            return self._store.ask(command)
+        except StoreUnavailable as error:
+            failed = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
 
     def settle(self, reservation: Reservation, told: Settlement) -> None:
         """Once; not waited for. What is lost on the way expires."""

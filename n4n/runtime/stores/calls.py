@@ -131,7 +131,9 @@ class Unheard(Call):
     __slots__ = ("_is_done",)
 
     def __init__(self, packed: bytes, name: str, script: Script | None = None) -> None:
-        super().__init__(packed, name, script)
+        self.packed, self.name, self.script = packed, name, script
+        self.carrier = None
+        self.deadline, self.hops = 0.0, 0
         self._is_done = False
 
     def is_done(self) -> bool:
