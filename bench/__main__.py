@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import ab, bars, load
-from bench.gateway import NAME, starter
+from bench.gateway import NAME, UNMETERED, start_unmetered, starter
 from bench.machine import Cpu, facts, two_cpus
 from bench.measured import Measured
 from bench.peers import STARTS_WITHIN_S, Absent, Peer
@@ -87,6 +87,8 @@ def _measured(args: argparse.Namespace, turns: Turns, folder: Path, running: Exi
     starters = {name: PEERS[name] for name in args.peers}
     if NAME in starters and "workers" in args.trials:
         starters[TWO_WORKERS] = starter(2, TWO_WORKERS)
+    if NAME in starters and "metering" in args.trials:
+        starters[UNMETERED] = start_unmetered
     peers, absent = [turns.direct], []
     for name, start in starters.items():
         try:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from bench import payloads
 from bench.machine import Cpu, words_of
+from bench.measured import METERED
 from bench.peers import PACED, PACED_UNGUARDED, PLAIN, TLS, UNGUARDED, Peer, Target, free_port, own_environ, start, wait_for
 from bench.upstreams import Upstreams
 
-NAME = "n4n"
+NAME, UNMETERED = METERED
 KEY_VARIABLE = "N4N_KEY_BENCH"
 _MODELS = {
     PLAIN: payloads.MODEL,
@@ -32,6 +33,7 @@ class Checkout:
     name: str = NAME
     folder: Path = Path(__file__).resolve().parent.parent
     python: str = sys.executable
+    before: Path | None = None  # a folder whose sitecustomize changes it
 
 
 def start_n4n(folder: Path, cpus: tuple[Cpu, Cpu], upstreams: Upstreams, *, workers: int = 1, checkout: Checkout | None = None) -> Peer:
@@ -43,7 +45,8 @@ def start_n4n(folder: Path, cpus: tuple[Cpu, Cpu], upstreams: Upstreams, *, work
     catalog.write_text(json.dumps(catalog_for(upstreams)))
     command = [checkout.python, "-m", "n4n", "up", "--catalog", str(catalog), "--workers", str(workers), "--data-dir", str(own / "data")]
     command += ["--port", str(free_port()), "--admin-port", str(free_port())]
-    environ = own_environ() | {KEY_VARIABLE: "upstream", "PYTHONPATH": str(checkout.folder)}
+    path = ":".join(str(one) for one in (checkout.before, checkout.folder) if one)
+    environ = own_environ() | {KEY_VARIABLE: "upstream", "PYTHONPATH": path}
     if upstreams.authority:
         environ["SSL_CERT_FILE"] = str(upstreams.authority)
     program = start(command, own / "log", cpus[1], environ=environ, cwd=checkout.folder)
@@ -67,6 +70,11 @@ def answering(pids: Sequence[int]) -> list[int]:
 def starter(workers: int, name: str) -> Callable[[Path, tuple[Cpu, Cpu], Upstreams], Peer]:
     """For a peer with so many workers."""
     return lambda folder, cpus, upstreams: start_n4n(folder, cpus, upstreams, workers=workers, checkout=Checkout(name))
+
+
+def start_unmetered(folder: Path, cpus: tuple[Cpu, Cpu], upstreams: Upstreams) -> Peer:
+    """As n4n, but its workers keep no ledger and count nothing."""
+    return start_n4n(folder, cpus, upstreams, checkout=Checkout(UNMETERED, before=Path(__file__).resolve().parent / "unmetered"))
 
 
 def catalog_for(upstreams: Upstreams) -> Mapping[str, object]:

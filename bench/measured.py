@@ -10,6 +10,7 @@ from typing import TypeVar
 from bench.load import Outcome
 
 T = TypeVar("T")
+METERED = ("n4n", "n4n, not metered")  # peers: on, off
 CALM = 0.10  # of one CPU: a turn in which others took more is disturbed
 
 
@@ -142,8 +143,14 @@ class Measured:
     began: dict[str, list[Began]] = field(default_factory=dict)
     guard: list[Guarded] = field(default_factory=list)
     workers: dict[str, list[Shares]] = field(default_factory=dict)
+    metered: dict[str, dict[str, list[Run]]] = field(default_factory=dict)  # by kind of answer and peer
     memory: list[Memory] = field(default_factory=list)
     plans: list[Planned] = field(default_factory=list)
+
+    def metering(self, kind: str) -> list[float]:
+        """Answers per second with metering over those without, of turns that followed each other."""
+        on, off = (self.metered.get(kind, {}).get(peer, ()) for peer in METERED)
+        return [one.rate / other.rate for one, other in zip(on, off, strict=False) if other.rate]
 
     def rate(self, trial: str, peer: str) -> float | None:
         """The median of its answers per second; None where it was not measured."""

@@ -60,6 +60,8 @@ def targets(measured: Measured) -> Iterator[Target]:
     shares = [share / max(1, sum(turn.connections)) for turn in two for share in turn.connections]
     furthest = max((abs(share - 0.5) * 100 for share in shares), default=None)
     yield Target("connections of each of 2 workers of 128, furthest from half", "≤ 10 %", furthest, lambda seen: seen <= 10, form=".0f")
+    for kind in ("JSON", "SSE"):
+        yield _at_least(f"{kind}, metering on ÷ off", 0.9, middle(measured.metering(kind), lambda ratio: ratio))
     yield _at_most("a plan for 10 candidates ÷ a whole request's CPU", "", 0.1, middle(measured.plans, lambda one: one.share), ".3f")
     yield _at_most("the same at 5,000 models ÷ at 10", "", 1.2, middle(measured.plans, lambda one: one.growth))
     growth = middle(measured.memory, lambda memory: memory.mib / memory.first_mib)

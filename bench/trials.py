@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bench import payloads
-from bench.gateway import NAME
+from bench.gateway import NAME, UNMETERED
 from bench.latency import ask_in_turn
 from bench.machine import connections_of, cpu_seconds
 from bench.measured import Began, Guarded, Low, Measured, Memory, Planned, Run, Shares
@@ -19,6 +19,7 @@ from bench.turns import Turns
 from n4n.core.catalog import StreamGuardPolicy
 
 TWO_WORKERS = "n4n, 2 workers"
+VARIANTS = (TWO_WORKERS, UNMETERED)  # other n4ns, each for one trial
 LOW_RATE = 50.0
 GUARD_RATE = 1.0  # a stream takes 0.4 s, three of them are asked in turn
 AT_ONCE = 16
@@ -55,7 +56,7 @@ class Load:
 
     def takes(self, peer: Peer) -> bool:
         """Those that can; not one that would work on what was given up long after."""
-        return self.way in peer.ways and peer.name != TWO_WORKERS and not (self.stream and peer.slow)
+        return self.way in peer.ways and peer.name not in VARIANTS and not (self.stream and peer.slow)
 
     def measure(self, turns: Turns, peer: Peer, seconds: float, into: Measured) -> str:
         """Streams are looked at afterwards, which the load itself does not do; those that are not whole are errors."""
@@ -77,7 +78,7 @@ class LowLoad:
 
     def takes(self, peer: Peer) -> bool:
         """All but the upstream itself."""
-        return peer.name not in ("direct", TWO_WORKERS)
+        return peer.name not in ("direct", *VARIANTS)
 
     def measure(self, turns: Turns, peer: Peer, seconds: float, into: Measured) -> str:
         """Added milliseconds."""
@@ -98,7 +99,7 @@ class Streaming:
 
     def takes(self, peer: Peer) -> bool:
         """All but the upstream itself."""
-        return peer.name not in ("direct", TWO_WORKERS)
+        return peer.name not in ("direct", *VARIANTS)
 
     def measure(self, turns: Turns, peer: Peer, seconds: float, into: Measured) -> str:
         """The upstream itself just before."""
@@ -199,6 +200,28 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Metering:
+    """What the ledger and exact counts of the usual share cost: n4n beside one whose workers have neither, turn by turn."""
+
+    name: str = "metering"
+    once: bool = False
+
+    def takes(self, peer: Peer) -> bool:
+        """Both of them."""
+        return peer.name in (NAME, UNMETERED)
+
+    def measure(self, turns: Turns, peer: Peer, seconds: float, into: Measured) -> str:
+        """Whole answers, then streams."""
+        said = []
+        with turns.turn(peer, PLAIN):
+            for what, stream, connections in (("JSON", False, 32), ("SSE", True, 64)):
+                run = turns.loaded(peer, PLAIN, stream=stream, connections=connections, seconds=seconds)
+                into.metered.setdefault(what, {}).setdefault(peer.name, []).append(run)
+                said.append(f"{what} {run.rate:,.0f}/s, {run.worker_us:,.0f} µs")
+        return "; ".join(said)
+
+
+@dataclass(frozen=True, slots=True)
 class Keeps:
     """Whether a worker's memory grows with what it has served."""
 
@@ -246,6 +269,7 @@ def trials(*, quick: bool) -> dict[str, Trial]:
         Streaming(),
         Guard(),
         Workers(),
+        Metering(),
         Decision(),
         Keeps(500, 10_000, 500) if quick else Keeps(),
     )
