@@ -27,6 +27,7 @@ from n4n.core.attempts import Attempts, GiveUp, Send, Wait
 from n4n.core.candidates import Candidate, Cooldown, Plan
 from n4n.core.chat import ChatRequest, Chunk, Done, Event, Failed, UpstreamRequest, Usage
 from n4n.core.dialects import Dialect, StreamDecoder
+from n4n.core.dialects.origins import origin_of, unread
 from n4n.core.dialects.system_prompt import spelled_out
 from n4n.core.directives import NONE, Directives
 from n4n.core.errors import FailedAttempt, Failure, FailureClass, RequestError, StreamInterrupted, Untellable
@@ -63,7 +64,8 @@ async def serve(router: Router, exchange: Exchange) -> None:
     world, record, health, directives = router.world_of(exchange.key), exchange.record, router.health, exchange.directives
     record.catalog_version = world.snapshot.version
     record.directives = directives.applied if directives is not NONE else ()
-    made = plan(exchange.chat, directives, world, allowed_models=exchange.key.models, now=router.clock(), draw=router.draw)
+    key = exchange.key
+    made = plan(exchange.chat, directives, world, allowed_models=key.models, now=router.clock(), draw=router.draw, tenant=key.tenant)
     record.plan = made
     deadline = record.started + made.model.timeouts.total_ms / 1000
     deadline = deadline if exchange.deadline is None else min(deadline, exchange.deadline)
@@ -154,6 +156,10 @@ async def _attempt(
     """One call to one candidate. None: the client has its answer. StreamInterrupted: it broke after release."""
     snapshot, health, record = router.snapshot, router.health, exchange.record
     dialect = router.dialects[candidate.endpoint.provider.dialect]
+    speech = dialect.speech(candidate.endpoint.upstream_model)
+    if speech.binds:
+        origin = origin_of(speech, candidate.endpoint, candidate.account)
+        exchange = msgspec.structs.replace(exchange, chat=msgspec.structs.replace(exchange.chat, origin=origin))
     try:
         if exchange.chat.body_bytes < LARGE:
             call = _encoded(router, exchange, dialect, candidate)
@@ -165,6 +171,8 @@ async def _attempt(
         raise
     attempt = record.dispatched(new_attempt_id(), candidate.endpoint, candidate.account.name)
     failure: Failure | None = None
+    busy, account = router.busy, candidate.account.name
+    busy[account] = busy.get(account, 0) + 1
     try:
         failure = await _call(router, exchange, made, candidate, deadline, dialect, call, spending)
         return failure
@@ -172,6 +180,7 @@ async def _attempt(
         failure = error.failed.failure
         raise
     finally:
+        busy[account] -= 1
         if spending is not None:
             spending.attempted(failure, record.usage)
         if failure is not None:
@@ -188,8 +197,13 @@ def _encoded(router: Router, exchange: Exchange, dialect: Dialect, candidate: Ca
     asked = spelled_out(chat, endpoint) if endpoint.explicit_system_prompt else chat
     call = dialect.encode(asked, endpoint, router.secret(candidate.account))
     exchange.record.warnings = exchange.warnings + call.warnings
-    if chat.native is not None and (asked.native is None or dialect.speech(endpoint.upstream_model).shape != chat.native.dialect):
+    if chat.native is None and not chat.sealed:
+        return call
+    speech = dialect.speech(endpoint.upstream_model)
+    if chat.native is not None and (asked.native is None or speech.shape != chat.native.dialect):
         exchange.record.warnings += exchange.skin.losses(chat)
+    if chat.sealed and (lost := unread(chat, endpoint, speech)) is not None and lost not in call.warnings:
+        exchange.record.warnings += (lost,)
     return call
 
 

@@ -48,6 +48,7 @@ class Router:
         self.caps: Caps | None = None  # None: no store, so nothing is added up
         self.once = Once(Records(None, os.urandom(32)), clock, random.random)  # until there is a store: for this worker alone
         self.aside = Aside()
+        self.busy: dict[str, int] = {}  # attempts under way, by account
         self.draw = random.random
         self.wall = time.time
         self.keep_alive_s = KEEP_ALIVE_S
@@ -78,7 +79,7 @@ class Router:
             or world.factors is not self.factors
             or world.left is not left
         ):
-            self._world = world = World(snapshot, self._spoken, usable, views, cooling, self.dialects, self.factors, left)
+            self._world = world = World(snapshot, self._spoken, usable, views, cooling, self.dialects, self.factors, left, self.busy)
         return world
 
     def world_of(self, key: Key) -> World:

@@ -29,6 +29,7 @@ from n4n.runtime.labels import new_reservation_id
 from n4n.runtime.limits import Party, Reservation
 
 _OVERTAKING_S = 0.01  # a newcomer looks at the line again after so long
+_KEPT_ABOVE = 0.2  # what has to be left of an account's quota for a conversation to keep to it
 
 
 def begin(quotas: Quotas, key: Key, chat: ChatRequest, priority: str, made: Plan, record: Record) -> Spending | None:
@@ -199,11 +200,13 @@ class Spending:
         return until if until - now > _OVERTAKING_S else 0.0
 
     def _by_what_is_left(self, candidate: Candidate) -> Iterable[Candidate]:
-        """Through each account of the pool: the more is left, the sooner it is likely to be its turn."""
+        """Through each account of the pool: the more is left, the sooner it is likely to be its turn. One that the conversation keeps to
+        goes first while something is left."""
         if not candidate.spare_accounts:
             return (candidate,)
         pool = (candidate.account, *candidate.spare_accounts)
-        ordered = sorted(pool, key=lambda account: -self._luck(account, candidate.endpoint))
+        kept = candidate.account if candidate.kept and self._left(candidate.account, candidate.endpoint) > _KEPT_ABOVE else None
+        ordered = sorted(pool, key=lambda account: (account is not kept, -self._luck(account, candidate.endpoint)))
         return [
             candidate
             if account is candidate.account and at == 0
@@ -211,9 +214,12 @@ class Spending:
             for at, account in enumerate(ordered)
         ]
 
-    def _luck(self, account: Account, endpoint: Endpoint) -> float:
+    def _left(self, account: Account, endpoint: Endpoint) -> float:
         party = self._quotas.account(account, endpoint)
-        left = 1.0 if party is None else self._quotas.limits.left(party)
+        return 1.0 if party is None else self._quotas.limits.left(party)
+
+    def _luck(self, account: Account, endpoint: Endpoint) -> float:
+        left = self._left(account, endpoint)
         return float(self._quotas.draw() ** (1 / left)) if left > 0 else -1.0
 
     def _fits(self, account: Account, endpoint: Endpoint) -> bool:

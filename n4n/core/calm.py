@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf, log
 
 from n4n.core import ordering
+from n4n.core.affinity import Ties, saves, ties_of
 from n4n.core.breaker import Breaker
 from n4n.core.candidates import Candidate, Eliminated, Plan, World, model_barred
 from n4n.core.catalog import Endpoint, Model, Snapshot, Target
@@ -45,19 +46,23 @@ class _Calm:
     lenient: bool  # a feature that an endpoint lacks is left out of the request, by every model's policy
     lacking: frozenset[str]  # features that some place lacks and nobody may leave out
     most_bytes: float  # a body up to this size may fit into every window
+    saves: bool  # there is a choice between accounts, at one of which cached input is cheaper
     alone: Plan | None  # of the one place, with one account, while its score is whole; None: there is more to decide
 
 
-def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: float, draw: Callable[[], float]) -> Plan | None:
+def calm_plan(
+    request: ChatRequest, world: World, allowed: frozenset[str], now: float, draw: Callable[[], float], tenant: str = ""
+) -> Plan | None:
     """The plan of a request without directives and models of its own; None: look closely."""
     known = _known(request.model, world, allowed)
-    if known is None or request.body_bytes > known.most_bytes or request.native_tools:
+    if known is None or request.body_bytes > known.most_bytes or request.native_tools or request.made_by:
         return None
     if request.features and not (
         known.lenient and request.unsupported_params in (None, "drop") and known.lacking.isdisjoint(request.features)
     ):
         return None
     views, usable, cooling, weighs = world.views, world.usable_accounts, world.cooling_accounts, world.weighs_accounts
+    ties = ties_of(request, tenant, [place.endpoint for place in known.places], world) if known.saves else None
     placed: list[tuple[int, float, float, float, str, float, Candidate]] = []
     for place in known.places:
         endpoint = place.endpoint
@@ -76,13 +81,14 @@ def calm_plan(request: ChatRequest, world: World, allowed: frozenset[str], now: 
         share = score * factor
         if place.strategy == "balanced":  # `ordering.balanced`, for it is nearly always this
             weight = endpoint.weight * share
-            first = -log(1.0 - draw()) / weight if weight > 0 else inf
+            lot = draw if ties is None else ties.draw(endpoint, draw)
+            first = -log(1.0 - lot()) / weight if weight > 0 else inf
         else:
             first = ordering.key(place.strategy, endpoint, score, latency_ms, tokens_per_s, draw, factor)
         placed.append((place.rank, first, inf if latency_ms is None else latency_ms, place.cost, endpoint.id, share, place.candidate))
     if len(placed) > 1:
         placed.sort()
-    return _plan(known, tuple([_drawn(one[-1], one[-2], world, draw) for one in placed]), world.snapshot)
+    return _plan(known, tuple([_drawn(one[-1], one[-2], world, draw, ties) for one in placed]), world.snapshot)
 
 
 def _plan(known: _Calm, candidates: tuple[Candidate, ...], snapshot: Snapshot) -> Plan:
@@ -99,13 +105,13 @@ def _plan(known: _Calm, candidates: tuple[Candidate, ...], snapshot: Snapshot) -
     )
 
 
-def _drawn(candidate: Candidate, share: float, world: World, draw: Callable[[], float]) -> Candidate:
+def _drawn(candidate: Candidate, share: float, world: World, draw: Callable[[], float], ties: Ties | None) -> Candidate:
     """The candidate through one account of its pool, at the weight it has now."""
     pool = candidate.endpoint.accounts
-    if len(pool) == 1 and share == 1.0:
+    if len(pool) == 1 and share == 1.0 and ties is None:
         return candidate
-    account, others = world.drawn(candidate.endpoint, pool, draw)
-    return Candidate(candidate.endpoint, account, candidate.endpoint.weight * share, spare_accounts=others)
+    account, others = (world if ties is None else ties).drawn(candidate.endpoint, pool, draw)
+    return Candidate(candidate.endpoint, account, candidate.endpoint.weight * share, spare_accounts=others, kept=ties is not None)
 
 
 def _known(name: str, world: World, allowed: frozenset[str]) -> _Calm | None:
@@ -148,6 +154,7 @@ def _made(world: World, target: Target, allowed: frozenset[str]) -> _Calm:
         all(model.unsupported_params == "drop" for model in models),
         frozenset().union(*(_lacking(endpoint, world) for endpoint in served)),
         min((most for endpoint in served if (most := most_bytes(endpoint)) is not None), default=inf),
+        len({account.name for endpoint in served for account in endpoint.accounts}) > 1 and any(map(saves, served)),
         None,
     )
     if len(places) != 1 or len(places[0].endpoint.accounts) != 1:

@@ -52,6 +52,7 @@ class World(msgspec.Struct, frozen=True):
     speakers: Mapping[str, Dialect] = msgspec.field(default_factory=dict)
     factors: Mapping[str, float] = msgspec.field(default_factory=dict)  # in [0, 1], of accounts: what budgets leave; others have 1
     left: Mapping[tuple[str, str], float] = msgspec.field(default_factory=dict)  # of quotas, by account and upstream model
+    busy: Mapping[str, int] = msgspec.field(default_factory=dict)  # attempts under way by account, as of whenever it is looked at
 
     @property
     def weighs_accounts(self) -> bool:
@@ -99,6 +100,7 @@ class Candidate(msgspec.Struct, frozen=True):
     trial: bool = False
     ready_at: float = 0.0  # not to be called before; later than now only in a plan that waits
     spare_accounts: tuple[Account, ...] = ()  # others of the pool that could serve
+    kept: bool = False  # the conversation keeps to this account (n4n.core.affinity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,9 @@ class ChatRequest(msgspec.Struct, frozen=True):
     n: int = 1  # how many choices were asked for
     native: Native | None = None
     marked: bool = False  # a chat that may bear cache marks, or reasoning that one provider has signed
+    sealed: bool = False  # it may bear reasoning that only its maker reads
+    made_by: frozenset[str] = frozenset()  # the origins of sealed reasoning in it (n4n.core.dialects.origins)
+    origin: str = ""  # of what the endpoint seals that it is sent to
     native_tools: tuple[str, ...] = ()  # what a client of another dialect wants its API itself to run, by the names `tools_named` gives
     least_tokens: int | None = None  # fewer than any provider counts in it (n4n.core.fitness), where that has been counted already
 

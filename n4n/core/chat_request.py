@@ -12,6 +12,7 @@ import msgspec
 from n4n.core import json_bytes
 from n4n.core.chat import ChatRequest
 from n4n.core.errors import MalformedRequest
+from n4n.core.origin import origins_in
 
 T = TypeVar("T")
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
@@ -29,6 +30,7 @@ _FROM_ONE = "must be a whole number from 1"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HALF_PAIR = re.compile(rb"\\u[dD][89abAB-F]")
 _MESSAGES = re.compile(rb"\[\s*\{")
+_DETAILS = b'"reasoning_details"'
 _EMPTY = (b"null", b"false", b"[]", b"{}", b'""')
 
 # The fields that an optional feature is asked for by. A field that is null, false or empty asks for nothing.
@@ -150,7 +152,11 @@ def read_chat(body: bytes, own: frozenset[str] = OWN_FIELDS) -> ChatRequest:
     older = _read(fields, "max_tokens", _COUNT, _FROM_ONE)
     stream = "stream" in fields and _read(fields, "stream", _FLAG, "must be true or false") is True
     features = frozenset([*_asked_by(fields, shape.asking), *_parts(fields["messages"], body)])
-    return ChatRequest(fields, model, stream, False, older if most is None else most, features, len(body), marked=is_marked(body))
+    marked = is_marked(body)
+    most = older if most is None else most
+    if not marked or _DETAILS not in body:
+        return ChatRequest(fields, model, stream, False, most, features, len(body), marked=marked)
+    return ChatRequest(fields, model, stream, False, most, features, len(body), marked=True, sealed=True, made_by=origins_in(body))
 
 
 def read_closely(fields: json_bytes.Members, body: bytes, own: frozenset[str]) -> ChatRequest:
@@ -181,12 +187,14 @@ def read_closely(fields: json_bytes.Members, body: bytes, own: frozenset[str]) -
         provider_object=preferences,
         n=n,
         marked=is_marked(body),
+        sealed=_DETAILS in body,
+        made_by=origins_in(body),
     )
 
 
 def is_marked(body: bytes) -> bool:
     """Whether a chat may bear marks that only some providers know (n4n.core.dialects.marks)."""
-    return b'"cache_control"' in body or b'"reasoning_details"' in body
+    return b'"cache_control"' in body or _DETAILS in body
 
 
 def _fields(body: bytes) -> json_bytes.Members:

@@ -18,6 +18,7 @@ class Place(NamedTuple):
     slow: bool
     liked: int
     step: int
+    strange: bool
     first: float
     latency: float
     cost: float

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import msgspec
 
 from n4n.core import breaker, ordering
+from n4n.core.affinity import Ties, ties_of
 from n4n.core.breaker import Breaker
 from n4n.core.calm import calm_plan
 from n4n.core.candidates import MAX_WAIT_S, Candidate, Cooldown, Eliminated, EndpointView, Plan, World, model_barred
@@ -54,20 +55,21 @@ def plan(
     now: float,
     draw: Callable[[], float],
     max_wait_s: float = MAX_WAIT_S,
+    tenant: str = "",
 ) -> Plan:
-    """The plan of a request; `draw` gives numbers in [0, 1), `allowed_models` are the key's (none: all).
+    """The plan of a request; `draw` gives numbers in [0, 1), `allowed_models` are the key's (none: all), `tenant` is whose it is.
 
     Raises InvalidDirective, ModelNotFound, ModelNotAllowed, NoEligibleEndpoint (400), NoEndpointNow (503), and AllCooling when
     every endpoint that could serve is out for longer than `max_wait_s`.
     """
     if directives is NONE and not request.models:
-        made = calm_plan(request, world, allowed_models, now, draw)
+        made = calm_plan(request, world, allowed_models, now, draw, tenant)
         if made is not None:
             return made
     survey = _survey(request, directives, world, allowed_models, now)
     if all(step.reason is not None for step in survey.steps):
         raise ModelNotAllowed(f"this API key may not use the model {survey.target.name[:200]!r}", param="model")
-    chosen = _chosen(survey, directives, world, now, draw, max_wait_s)
+    chosen = _chosen(survey, directives, world, now, draw, max_wait_s, request, tenant)
     eliminated = tuple(Eliminated(r.endpoint, r.reason) for r in survey.rulings if r.reason is not None and r not in chosen.rulings)
     if not chosen.candidates:
         raise _nobody(survey, eliminated, now)
@@ -101,7 +103,7 @@ def explain(
 ) -> list[ExplainRow]:
     """Every endpoint of the models asked, kept ones first in their order. Raises only InvalidDirective and ModelNotFound."""
     survey = _survey(request, directives, world, allowed_models, now)
-    chosen = _chosen(survey, directives, world, now, draw, max_wait_s)
+    chosen = _chosen(survey, directives, world, now, draw, max_wait_s, request)
     slow = {ruling.endpoint.id: "slow" for ruling in chosen.rulings if _slow(ruling.view, directives)}
     rows = [
         ExplainRow(one.endpoint, True, "trial" if one.trial else chosen.mode or slow.get(one.endpoint.id), rank, one.weight)
@@ -251,10 +253,20 @@ class _Chosen(msgspec.Struct, frozen=True):
     mode: str | None  # None, 'panic' or 'wait'
 
 
-def _chosen(survey: _Survey, directives: Directives, world: World, now: float, draw: Callable[[], float], max_wait_s: float) -> _Chosen:
+def _chosen(
+    survey: _Survey,
+    directives: Directives,
+    world: World,
+    now: float,
+    draw: Callable[[], float],
+    max_wait_s: float,
+    request: ChatRequest,
+    tenant: str = "",
+) -> _Chosen:
     mode, rulings = _in_the_running(survey.rulings, now, max_wait_s)
-    placed = sorted(((_place(ruling, directives, world, now, draw, mode), ruling) for ruling in rulings), key=lambda pair: pair[0])
-    return _Chosen(tuple(_candidate(ruling, world, now, draw, mode) for _, ruling in placed), frozenset(rulings), mode)
+    ties = ties_of(request, tenant, [ruling.endpoint for ruling in rulings], world)
+    placed = sorted(((_place(ruling, directives, world, now, draw, mode, ties), ruling) for ruling in rulings), key=lambda pair: pair[0])
+    return _Chosen(tuple(_candidate(ruling, world, now, draw, mode, ties) for _, ruling in placed), frozenset(rulings), mode)
 
 
 def _in_the_running(rulings: Sequence[_Ruling], now: float, max_wait_s: float) -> tuple[str | None, list[_Ruling]]:
@@ -268,19 +280,21 @@ def _in_the_running(rulings: Sequence[_Ruling], now: float, max_wait_s: float) -
 
 
 def _place(
-    ruling: _Ruling, directives: Directives, world: World, now: float, draw: Callable[[], float], mode: str | None
+    ruling: _Ruling, directives: Directives, world: World, now: float, draw: Callable[[], float], mode: str | None, ties: Ties | None
 ) -> ordering.Place:
     step, view, endpoint = ruling.step, ruling.view, ruling.endpoint
     strategy = "balanced" if mode == "panic" else directives.sort or step.model.strategy  # doubt is spread by weight
     score = view.score if mode != "panic" and view.breaker.kept is Breaker.CLOSED else 1.0  # a trial is one call
     factor = world.factor_of_pool(endpoint, ruling.accounts)
     across = directives.sort is not None and directives.sort != "balanced"  # the client's own order reaches across models
+    lot = draw if ties is None or strategy != "balanced" else ties.draw(endpoint, draw)
     return ordering.Place(
         step.substitute,
         _slow(view, directives),
         _liked(ruling, directives, now) if directives.prefer and mode is None else 0,
         0 if across else step.rank,
-        ordering.key(strategy, endpoint, score, view.latency_ms, view.tokens_per_s, draw, factor),
+        ties is not None and ties.is_strange(endpoint, ruling.accounts, well=_is_well(view, now)),
+        ordering.key(strategy, endpoint, score, view.latency_ms, view.tokens_per_s, lot, factor),
         ordering.latency(view.latency_ms),
         ordering.cost(endpoint),
         endpoint.id,
@@ -297,13 +311,16 @@ def _slow(view: EndpointView, directives: Directives) -> bool:
 
 def _liked(ruling: _Ruling, directives: Directives, now: float) -> int:
     """The rank of the first preference that names it; behind all of them when none does, or when it is not healthy."""
-    view = ruling.view
-    likings = directives.prefer if breaker.phase(view.breaker, now) is Breaker.CLOSED and view.score >= ordering.SICK else ()
+    likings = directives.prefer if _is_well(ruling.view, now) else ()
     return next((rank for rank, preference in enumerate(likings) if preference.matches(ruling.endpoint)), len(directives.prefer))
 
 
-def _candidate(ruling: _Ruling, world: World, now: float, draw: Callable[[], float], mode: str | None) -> Candidate:
-    account, others = world.drawn(ruling.endpoint, ruling.accounts, draw)
+def _is_well(view: EndpointView, now: float) -> bool:
+    return breaker.phase(view.breaker, now) is Breaker.CLOSED and view.score >= ordering.SICK
+
+
+def _candidate(ruling: _Ruling, world: World, now: float, draw: Callable[[], float], mode: str | None, ties: Ties | None) -> Candidate:
+    account, others = (world if ties is None else ties).drawn(ruling.endpoint, ruling.accounts, draw)
     return Candidate(
         endpoint=ruling.endpoint,
         account=account,
@@ -311,6 +328,7 @@ def _candidate(ruling: _Ruling, world: World, now: float, draw: Callable[[], flo
         trial=mode is None and breaker.phase(ruling.view.breaker, now) is Breaker.HALF_OPEN,
         ready_at=ruling.cooldown.until if mode == "wait" and ruling.cooldown is not None else 0.0,
         spare_accounts=others,
+        kept=ties is not None,
     )
 
 

@@ -659,3 +659,5 @@ def test_an_apis_own_tools_are_out_where_they_cannot_be_said_and_the_error_names
         make(within, request=asked)
     assert refused.value.eliminated == {"tools=bash|web_search": 1, "tools=bash": 1}
     assert names(make(within, request=replace(asked, unsupported_params="drop"))) == ["e1", "e2"]
+    searching = snapshot([endpoint("e3", supports=frozenset(("web_search",)))])
+    assert names(make(searching, request=replace(asked, native_tools=("web_search",)))) == ["e3"]

@@ -415,7 +415,7 @@ def test_text_is_counted_by_its_bytes_and_what_is_in_base64_by_what_it_costs() -
     ("fields", "names"),
     [
         ({"tools": [{"name": "t"}, {"name": "t", "type": "custom"}]}, ()),
-        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}, {"type": "bash_20250124", "name": "bash"}]}, ("web_search", "bash_20250124")),
+        ({"tools": [{"type": "web_search_20250305"}, {"type": "bash_20250124"}]}, ("web_search", "bash_20250124")),
         ({"mcp_servers": [{"type": "url", "url": "https://a.example", "name": "a"}]}, ("mcp_servers",)),
         ({"mcp_servers": []}, ()),
     ],

@@ -14,10 +14,13 @@ from n4n.core.errors import Failure
 
 class Speech(msgspec.Struct, frozen=True):
     """How a model is spoken to. `shape`: who writes in it gets through untouched. `cannot`: features of a chat that are lost on the
-    way into it at every endpoint, whatever the catalog says."""
+    way into it at every endpoint, whatever the catalog says. `binds`: what sealed reasoning is bound to, account, model or nothing;
+    `reads`: the formats of `reasoning_details` that it understands, each of which is one maker's."""
 
     shape: str = CHAT
     cannot: frozenset[str] = frozenset()
+    binds: str = ""
+    reads: frozenset[str] = frozenset()
 
 
 class StreamDecoder(Protocol):

@@ -11,6 +11,7 @@ from n4n.core.dialects.bedrock import Bedrock
 from n4n.core.dialects.gemini import Gemini, Vertex
 from n4n.core.dialects.kinds import ByKind, Kind
 from n4n.core.dialects.openai import OpenAI
+from n4n.core.dialects.origins import Bound
 from n4n.core.dialects.responses import Responses
 
 _TEXTS_AND_VECTORS: Mapping[str, Kind] = {completions.SHAPE: completions.Completions(), embeddings.SHAPE: embeddings.Embeddings()}
@@ -18,8 +19,8 @@ DIALECTS: Mapping[str, Dialect] = {
     "openai": ByKind(OpenAI(), _TEXTS_AND_VECTORS),
     "anthropic": Anthropic(),
     "azure": ByKind(Azure(), _TEXTS_AND_VECTORS),
-    "openai_responses": Responses(),
+    "openai_responses": Bound(Responses(), "account"),
     "gemini": ByKind(Gemini(), {embeddings.SHAPE: embeddings.GeminiEmbeddings()}),
     "vertex": Vertex({"anthropic": Anthropic(), "mistralai": OpenAI()}),
-    "bedrock": Bedrock(),
+    "bedrock": Bound(Bedrock(), "model"),
 }

@@ -20,6 +20,7 @@ from n4n.core.dialects.anthropic.request import BETAS
 from n4n.core.errors import MalformedRequest
 from n4n.core.fitness import tools_named
 from n4n.core.json_bytes import Members
+from n4n.core.origin import origins_in
 from n4n.core.skins.messages_chat import as_chat
 from n4n.core.skins.messages_errors import NoThreads
 
@@ -97,6 +98,8 @@ def read_messages(body: bytes, *, beta: str | None = None) -> ChatRequest:
         unsupported_params=plain.unsupported_params,
         provider_object=plain.provider_object,
         native=Native(SHAPE, own),
+        sealed=b'"signature"' in body or b'"redacted_thinking"' in body,
+        made_by=origins_in(body),
         native_tools=tools_named(_of_the_api(fields)),
     )
 

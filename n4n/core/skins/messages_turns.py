@@ -12,6 +12,7 @@ from n4n.core.dialects.anthropic.chat_chunks import Places, detail
 from n4n.core.dialects.anthropic.chat_words import decoded, given
 from n4n.core.dialects.anthropic.native import FOREIGN
 from n4n.core.errors import MalformedRequest
+from n4n.core.origin import marks_of
 
 Object = dict[str, object]
 _NONE = msgspec.Raw(b"")
@@ -205,13 +206,13 @@ def _plain(parts: list[Object] | str) -> object:
 
 def sealed(entry: Object) -> str:
     """Another provider's entry of `reasoning_details` as what a client of Messages keeps and sends back unread."""
-    return FOREIGN + b64encode(json_bytes.dump(entry)).decode()
+    return FOREIGN + marks_of((entry,)) + b64encode(json_bytes.dump(entry)).decode()
 
 
 def unsealed(data: str) -> Object | None:
     """The entry again; None: somebody tampered with it."""
     try:
-        entry = json_bytes.parse(b64decode(data.removeprefix(FOREIGN), validate=True))
+        entry = json_bytes.parse(b64decode(data.rpartition(".")[2], validate=True))
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None

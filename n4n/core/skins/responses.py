@@ -20,6 +20,7 @@ from n4n.core.dialects.responses.words import SHAPE
 from n4n.core.errors import MalformedRequest
 from n4n.core.fitness import tools_named
 from n4n.core.json_bytes import Members
+from n4n.core.origin import origins_in
 from n4n.core.skins.responses_chat import LOGPROBS, NAMES, REASONING, TEXT, as_chat
 
 T = TypeVar("T")
@@ -73,6 +74,8 @@ def read_responses(body: bytes) -> ChatRequest:
         unsupported_params=plain.unsupported_params,
         provider_object=plain.provider_object,
         native=Native(SHAPE, own),
+        sealed=b'"encrypted_content"' in body,
+        made_by=origins_in(body),
         native_tools=tools_named(kind for kind in _kinds(fields) if kind not in _SAYABLE),
     )
 

@@ -16,6 +16,7 @@ from n4n.core.dialects.responses.chat_words import decoded, given
 from n4n.core.dialects.responses.native import FOREIGN
 from n4n.core.dialects.responses.words import FORMAT
 from n4n.core.errors import MalformedRequest, Untellable
+from n4n.core.origin import marks_of
 from n4n.core.skins.responses_tools import arguments_of, function_name
 
 Object = dict[str, object]
@@ -228,13 +229,13 @@ def sealed(entries: list[Object]) -> str | None:
     """Other providers' entries of `reasoning_details` as what a client keeps and sends back unread; None: nothing has to come back."""
     if not any(entry.get(name) for entry in entries for name in ("signature", "data")):
         return None
-    return FOREIGN + b64encode(json_bytes.dump(entries)).decode()
+    return FOREIGN + marks_of(entries) + b64encode(json_bytes.dump(entries)).decode()
 
 
 def unsealed(content: str) -> list[Object]:
     """The entries again; none where somebody tampered with them."""
     try:
-        entries = json_bytes.parse(b64decode(content.removeprefix(FOREIGN), validate=True))
+        entries = json_bytes.parse(b64decode(content.rpartition(".")[2], validate=True))
     except ValueError:
         return []
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

@@ -17,7 +17,7 @@ from n4n.core.chat import ChatRequest, Chunk, Failed, UpstreamRequest
 from n4n.core.dialects import Speech, StreamDecoder
 from n4n.core.dialects.anthropic import failures
 from n4n.core.dialects.anthropic.answer import read_whole
-from n4n.core.dialects.anthropic.events import SHAPE, dump, joined
+from n4n.core.dialects.anthropic.events import FORMAT, SHAPE, dump, joined
 from n4n.core.dialects.anthropic.request import BETAS, CANNOT, members
 from n4n.core.dialects.anthropic.stream import TOO_DEEP, MessageDecoder
 from n4n.core.dialects.classify import garbled
@@ -28,7 +28,7 @@ _SSE_HEADS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BEARER = re.compile(r"sk-ant-oat|eyJ[\w-]+\.[\w-]+\.")  # an OAuth token of Anthropic's, a JWT such as Entra's
 _COUNTED = frozenset(("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed"))
 _NAMES = msgspec.json.Decoder(list[str])
-_SPEECH = Speech(SHAPE, CANNOT)
+_SPEECH = Speech(SHAPE, CANNOT, reads=frozenset((FORMAT,)))
 
 
 class Anthropic:

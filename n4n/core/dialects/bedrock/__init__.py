@@ -15,6 +15,7 @@ from n4n.core.chat import ChatRequest, Chunk, Failed, Signing, UpstreamRequest
 from n4n.core.dialects import Speech, StreamDecoder, completion
 from n4n.core.dialects.bedrock import failures
 from n4n.core.dialects.bedrock.answer import as_chunk, read_answer
+from n4n.core.dialects.bedrock.events import CLAUDES, OWN
 from n4n.core.dialects.bedrock.frames import looks_like_frames
 from n4n.core.dialects.bedrock.identity import ApiKey, read_identity, region_of
 from n4n.core.dialects.bedrock.request import CANNOT, body_of
@@ -25,7 +26,7 @@ EVENT_STREAM = "application/vnd.amazon.eventstream"
 SERVICE = "bedrock"  # the name that is signed for; the host has another one
 _CONTENT = ("content-type", "application/json")
 _WHOLE, _STREAM = ("accept", "application/json"), ("accept", EVENT_STREAM)
-_SPEECH = Speech("bedrock", CANNOT)
+_OTHERS, _CLAUDE = (Speech("bedrock", CANNOT, reads=frozenset(reads)) for reads in ((OWN,), (OWN, CLAUDES)))
 
 
 class Bedrock:
@@ -35,7 +36,7 @@ class Bedrock:
 
     def speech(self, model: str) -> Speech:
         """Converse."""
-        return _SPEECH
+        return _CLAUDE if "claude" in model.lower() else _OTHERS
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/model/ID/converse or …/converse-stream. Nothing of the client's headers."""

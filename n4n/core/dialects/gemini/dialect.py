@@ -13,12 +13,13 @@ from n4n.core.dialects.classify import garbled
 from n4n.core.dialects.gemini.answer import Answer, spelled
 from n4n.core.dialects.gemini.body import CANNOT, body_of
 from n4n.core.dialects.gemini.failures import failure_from
+from n4n.core.dialects.gemini.signatures import FORMAT
 from n4n.core.dialects.gemini.stream import GeminiDecoder, read_response
 from n4n.core.errors import Failure, MalformedRequest
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 _WHOLE_PATHS = ("models/", "tunedModels/")
-SPEECH = Speech("gemini", CANNOT)
+SPEECH = Speech("gemini", CANNOT, reads=frozenset((FORMAT,)))
 
 
 class Gemini:

@@ -17,14 +17,14 @@ from n4n.core.dialects.responses import failures
 from n4n.core.dialects.responses.answer import joined, read_whole
 from n4n.core.dialects.responses.request import CANNOT, members
 from n4n.core.dialects.responses.stream import TOO_DEEP, ResponseDecoder
-from n4n.core.dialects.responses.words import SHAPE
+from n4n.core.dialects.responses.words import FORMAT, SHAPE
 from n4n.core.errors import Failure, MalformedRequest
 
 _PATH = "/responses"
 _SSE_HEADS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _CONTENT = ("content-type", "application/json")
 _WHOLE, _STREAM = ("accept", "application/json"), ("accept", "text/event-stream")
-_SPEECH = Speech(SHAPE, CANNOT)
+_SPEECH = Speech(SHAPE, CANNOT, reads=frozenset((FORMAT,)))
 
 
 class Responses:
