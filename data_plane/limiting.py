@@ -76,12 +76,16 @@ class Limiting:
             log.warning("Redis may evict limits when it is full: set maxmemory-policy to noeviction")
 
     async def _show(self) -> None:
-        alone = inverted = 0
+        alone, inverted, shown = 0, 0, set[tuple[str, str, str]]()
         while True:
             for priority, waiting in self.quotas.waiting.items():
                 self._instruments.queue.labels(priority.value).set(waiting)
-            for limit, used in self.quotas.utilization().items():
-                self._instruments.quota.labels(*limit).set(used)
+            if self._router.ready:
+                self.quotas.keep_only(self._router.snapshot)
+            utilization = self.quotas.utilization()
+            for limit in shown | utilization.keys():  # of an account that left the catalog nothing is used
+                self._instruments.quota.labels(*limit).set(utilization.get(limit, 0.0))
+            shown |= utilization.keys()
             if self.quotas.inversions > inverted:
                 self._instruments.inversions.inc(self.quotas.inversions - inverted)
                 inverted = self.quotas.inversions

@@ -17,7 +17,7 @@ from data_plane.overspent import budget_exceeded
 from data_plane.record import Record
 from data_plane.waiting import WaitingLine
 from n4n.core.access import Key
-from n4n.core.catalog import Account, Endpoint
+from n4n.core.catalog import Account, Endpoint, Snapshot
 from n4n.core.errors import CallerLimited
 from n4n.core.limits.estimates import Estimates
 from n4n.core.limits.levels import Refusal, Settlement
@@ -71,6 +71,7 @@ class Quotas:
         self._accounts: dict[tuple[str, str], tuple[Account, Party | None]] = {}
         self._left: Mapping[tuple[str, str], float] = {}
         self._left_until = 0.0
+        self._snapshot: Snapshot | None = None  # the accounts of which are known
         self._estimates: dict[str, Estimates] = {}
         self.lines: dict[str, WaitingLine] = {}
         self._short: dict[tuple[str, Priority], tuple[Party, float]] = {}
@@ -111,6 +112,13 @@ class Quotas:
             if left != self._left:
                 self._left = left
         return self._left
+
+    def keep_only(self, snapshot: Snapshot) -> None:
+        """Forgets accounts that left the catalog."""
+        if snapshot is not self._snapshot:
+            self._snapshot = snapshot
+            known = {(account.name, one.upstream_model) for one in snapshot.endpoints.values() for account in one.accounts}
+            self._accounts = {name: account for name, account in self._accounts.items() if name in known}
 
     def utilization(self) -> Mapping[tuple[str, str, str], float]:
         """How much of each limit is used, in [0, 1] and above, by provider, account and limit; of several models' the most."""

@@ -72,6 +72,17 @@ async def test_while_redis_is_away_each_router_admits_its_share_and_nobody_fails
         assert one.fallbacks == 30
 
 
+async def test_a_share_is_told_as_the_part_of_the_whole_that_it_is(server: ValkeyServer) -> None:
+    subject = subject_of(rpm=60)
+    async with limits_of(server) as (limits, changes):
+        await admitted(limits, subject, 10)
+        server.kill()
+        await changes.until(lambda: changes[-1][0] is Breaker.OPEN)
+        limits.routers = 3
+        late = (await limits.reserve(b"late........", [(limits.party(subject), Draw())]))[0]
+        assert isinstance(late, Reservation) and 10 < late.used()[0] <= 13  # ten, of which a third is ours, and three thirds of one
+
+
 async def test_when_redis_is_back_nobody_gets_a_second_burst_and_running_requests_keep_their_places(server: ValkeyServer) -> None:
     subject = subject_of(rpm=60, burst=20, concurrency=15)
     async with limits_of(server) as (limits, changes):

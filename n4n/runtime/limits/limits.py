@@ -16,7 +16,7 @@ import msgspec
 
 from n4n.core.breaker import Breaker
 from n4n.core.errors import StoreUnavailable
-from n4n.core.limits.levels import LEASE_MS, Grant, Ledger, Levels, Refusal, Settlement, reserve
+from n4n.core.limits.levels import LEASE_MS, Ledger, Levels, Refusal, Settlement, reserve
 from n4n.core.limits.shares import share_of, used_at_start, used_meanwhile
 from n4n.core.limits.subjects import Draw, Subject
 from n4n.runtime.limits import scripts
@@ -259,9 +259,10 @@ class Limits:
                 return over
         aways = [self._away_of(subject, now) for subject in party.subjects]
         answer = reserve([one.ledger for one in aways], id, [one.share for one in aways], draw, now)
+        levels = tuple([_whole(level, away.routers) for level, away in zip(answer.levels, aways, strict=True)])
         if isinstance(answer, Refusal):
-            return answer
-        numbers = _numbers(answer, now)
+            return Refusal(answer.bucket, answer.whose, answer.wait_ms, levels)
+        numbers = _numbers(levels, now)
         if isinstance(party, SpendingParty):
             numbers += self._purses.take(id, party, draw, now)
         held = Reservation(id, party, draw, numbers, now)
@@ -358,9 +359,14 @@ class Limits:
         return self._clock() * 1000 + self._epoch_ms
 
 
-def _numbers(grant: Grant, now: float) -> tuple[float, ...]:
+def _whole(level: Levels, routers: int) -> Levels:
+    """What is used of this router's part, as of the whole: all parts are as full as this one, for all that is known."""
+    return Levels(tuple([used * routers for used in level.used]), level.running, level.streams)
+
+
+def _numbers(levels: Sequence[Levels], now: float) -> tuple[float, ...]:
     """A grant as Redis would have told it."""
-    return (0.0, 0.0, 0.0, now, *[number for one in grant.levels for number in (one.running, one.streams, *one.used)])
+    return (0.0, 0.0, 0.0, now, *[number for one in levels for number in (one.running, one.streams, *one.used)])
 
 
 def _part_of(told: Settlement, routers: int) -> Settlement:
