@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check bench bench-discovery soak soak-memory soak-probers proto lock format
+.PHONY: help install up test check bench bench-discovery soak soak-memory soak-probers soak-ledger soak-reports proto lock format
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,12 @@ soak-memory: $(VENV)/dev.stamp  ## a million requests and 50,000 broken streams:
 
 soak-probers: $(VENV)/dev.stamp  ## three probers and 720 endpoints, one killed, one stopped: rate and gaps (ARGS="--interval 30")
 	@$(BIN)/python -m tests.soak.probers $(ARGS)
+
+soak-ledger: $(VENV)/dev.stamp  ## twice 20,000 mixed requests beside a provider's own bill, once while everything is killed (ARGS="--requests 2000")
+	@$(BIN)/python -m tests.soak.ledger $(ARGS)
+
+soak-reports: $(VENV)/dev.stamp  ## reports over a million rows, and rows that come in while a router serves (ARGS="--rows 100000")
+	@$(BIN)/python -m tests.soak.reports $(ARGS)
 
 proto: $(VENV)/dev.stamp  ## generate the stubs in n4n/v1 from proto/
 	@$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. proto/n4n/v1/*.proto

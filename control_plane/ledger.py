@@ -110,6 +110,7 @@ class Ledger:
             yield bool((await connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _REAPING})).scalar_one())
 
     async def _take(self, connection: AsyncConnection, rows: Sequence[Row]) -> None:
+        await connection.execute(text(_DURABLE))
         for table in ("incoming", "changed"):
             extra = ", sign smallint" if table == "changed" else ""
             await connection.execute(text(f"CREATE TEMP TABLE IF NOT EXISTS {table} (LIKE usage_ledger{extra}) ON COMMIT DELETE ROWS"))
@@ -159,6 +160,8 @@ class Ledger:
                     _log.info("usage rows of %s are older than %d days and dropped; their sums are kept", day, self._keep_days)
 
 
+# Routers throw away what is acknowledged: a commit that Postgres could still forget, as some servers are told to, is none.
+_DURABLE: Final = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 _REPLACE: Final = f"""
     WITH gone AS (
         DELETE FROM usage_ledger AS kept USING incoming AS come

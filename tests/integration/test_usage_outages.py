@@ -1,19 +1,22 @@
-"""Rows equal attempts, none lost and none twice, whoever is killed meanwhile. The upstream keeps its own count."""
+"""Rows equal attempts, whoever is away meanwhile. Under load, with everything killed: tests/acceptance/test_ledger_soak.py."""
 
 from __future__ import annotations
 
-import os
 import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from control_plane.ledger import Ledger
+from control_plane.schema import migrate
+from n4n.core.ledger import read_rows
 from n4n.runtime.embedded import THROWAWAY, RunningStore, start_postgres
-from tests.soak.load import steady
+from tests.core.test_ledger import settled
 from tests.soak.upstream import TEXT
 from tests.support.fleet import Fleet, Role, ask, eventually, ready, running_fleet
 from tests.support.router import catalog
@@ -88,48 +91,21 @@ def url(router: Role) -> str:
     return f"http://127.0.0.1:{router.environ['N4N_PORT']}"
 
 
-def test_nothing_is_lost_and_nothing_is_twice_when_everything_is_killed_under_load(
-    fleet: Fleet, folder: Path, database: list[RunningStore], upstream: HostedUpstream
-) -> None:
-    key, control = fleet.create_key(), fleet.roles[0]
-    routers = [router_of(fleet, name) for name in ("r1", "r2")]
-    with steady(url(routers[0]), key, 60) as first, steady(url(routers[1]), key, 60) as second:
-        for _ in range(2):
-            time.sleep(0.8)
-            os.kill(routers[0].workers()[0], signal.SIGKILL)
-            time.sleep(0.4)
-            control.kill()
-            time.sleep(0.4)
-            database[-1].process.popen.send_signal(signal.SIGQUIT)  # "immediate"
-            database[-1].stop()
-            control.start()
-            database.append(start_postgres(folder, settings=THROWAWAY))
-            os.kill(routers[1].workers()[0], signal.SIGKILL)
-            eventually(lambda: ready(routers[0]) and ready(routers[1]), "the routers")
-        time.sleep(0.5)
-    attempts = len(upstream.calls)
-    eventually(lambda: total(fleet) >= attempts, f"{attempts} rows", within=30)
-    time.sleep(1)
+async def test_what_is_acknowledged_outlives_a_server_that_was_told_to_commit_lazily(folder: Path, database: list[RunningStore]) -> None:
+    migrate(database[0].url)
+    ledger = Ledger(database[0].url, lambda: datetime.now(UTC))
+    now = round(time.time() * 1_000_000)
+    rows, _ = read_rows(b"".join(settled(number, started_us=now + number) for number in range(1, 501)))
+    for at in range(0, 500, 100):
+        await ledger.take(rows[at : at + 100])
 
-    states = counted(fleet)
-    broken = len([one for one in first.sent + second.sent if one.fault])
-    assert sum(states.values()) == attempts, f"{states}, {len(first.sent) + len(second.sent)} requests, {broken} broken"
-    assert states.get("unknown", 0) <= broken
-    assert sums_agree(fleet)
+    database[-1].process.popen.send_signal(signal.SIGQUIT)  # "immediate"
+    await ledger.close()
+    database[-1].stop()
+    database.append(start_postgres(folder, settings=THROWAWAY))
 
-
-def test_a_router_that_is_told_to_go_right_after_the_last_answer_has_left_no_row_behind(fleet: Fleet, upstream: HostedUpstream) -> None:
-    key, router = fleet.create_key(), router_of(fleet, "r1")
-    for number in range(300):
-        assert ask(router, key, stream=False, user=str(number))[0] == 200
-    time.sleep(0.1)
-
-    assert router.stop() == 0
-
-    assert counted(fleet) == {"ok": 300}
-    assert list((fleet.folder / "r1" / "usage").iterdir()) == []
-    (row,) = fleet.told("usage", "--by", "tenant", "--since", "1h")  # type: ignore[misc]
-    assert (row["tenant"], row["requests"], row["prompt_tokens"], row["cost_usd"]) == ("acme", 300, 2400, 0.018)
+    with psycopg.connect(libpq_url(database[-1].url)) as connection:
+        assert connection.execute("SELECT count(*) FROM usage_ledger").fetchone() == (500,)
 
 
 def test_what_waits_while_no_control_plane_is_there_is_shipped_by_the_next_router(fleet: Fleet, upstream: HostedUpstream) -> None:

@@ -86,8 +86,12 @@ class Fleet:
 
     def control_plane(self, **settings: str) -> Role:
         """A control plane, started."""
-        told = {
-            "ROLE": "control-plane",
+        told = {"ROLE": "control-plane", **self.control_plane_settings(**settings)}
+        return self._begin(Role("control-plane", self.folder, told))
+
+    def control_plane_settings(self, **settings: str) -> dict[str, str]:
+        """Of this fleet's control plane."""
+        return {
             "N4N_DATABASE_URL": self.database_url,
             "N4N_ADMIN_PORT": str(self.admin_port),
             "N4N_METRICS_PORT": "0",
@@ -96,7 +100,6 @@ class Fleet:
             "N4N_DATA_DIR": str(self.folder / "control"),
             **settings,
         }
-        return self._begin(Role("control-plane", self.folder, told))
 
     def data_plane(self, name: str, *, admin_url: str | None = None, **settings: str) -> Role:
         """A data plane with one worker, started; N4N_PORT is in its `environ`."""
@@ -155,9 +158,9 @@ class Fleet:
         path.write_text(json.dumps(document))
         self.n4n("catalog", "apply", "-f", str(path), *more)
 
-    def create_key(self, tenant: str = "acme") -> str:
-        """A new key."""
-        told = self.told("key", "create", "--tenant", tenant)
+    def create_key(self, tenant: str = "acme", *rules: str) -> str:
+        """A new key; `rules` as `n4n key create` takes them."""
+        told = self.told("key", "create", "--tenant", tenant, *rules)
         assert isinstance(told, dict)
         return str(told["secret"] if "secret" in told else told["api_key"])
 
