@@ -6,6 +6,7 @@ import asyncio
 import sys
 
 from n4n.core.errors import StartFailed
+from n4n.runtime.logs import log_as_json
 from n4n.runtime.settings import Settings, read_settings
 
 
@@ -16,9 +17,8 @@ def main(settings: Settings) -> int:
     import uvloop
 
     from health_prober.app import run_prober
-    from health_prober.lines import begin_log
 
-    begin_log()
+    log_as_json("prober", settings.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_prober(settings))
     return 0

@@ -10,7 +10,6 @@ from typing import assert_never
 from health_prober.calls import Calls, Heard
 from health_prober.instruments import Instruments
 from health_prober.ledger import Ledger
-from health_prober.lines import fields
 from health_prober.notes import Notes
 from health_prober.stalls import Stalls
 from n4n.core.catalog import PICO, Account, Endpoint, Model
@@ -26,6 +25,7 @@ from n4n.core.probes.work import BALANCE_S, BalanceLook, Checks, Job, Probe, che
 from n4n.core.verdicts import class_of, reaction
 from n4n.runtime.health import SharedHealth
 from n4n.runtime.labels import new_attempt_id
+from n4n.runtime.logs import fields
 
 _JITTER = 0.1  # of a cooldown
 _LASTING = 3  # intervals for which a finding is believed

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 
 from health_prober.instruments import Instruments
-from health_prober.lines import fields
 from n4n.core.errors import StoreUnavailable
 from n4n.core.probes.findings import ALERTS, Finding, Kind, decoded, name_of
+from n4n.runtime.logs import fields
 from n4n.runtime.probes import findings
 from n4n.runtime.stores import Store, command
 

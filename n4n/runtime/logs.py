@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from n4n.core.errors import StartFailed
 from n4n.core.schema import nearest
 
+_FIELDS = "n4n"  # of a log record: what belongs to it beside its words
 LEVELS = ("debug", "info", "warning", "error")
 
 
 class JsonLines(logging.Formatter):
-    """`{"timestamp", "level", "role", "logger", "message"}`, and `exception` where one is told."""
+    """`{"timestamp", "level", "role", "logger", "message"}`, the `fields` that were given, and `exception` where one is told."""
 
     def __init__(self, role: str) -> None:
         super().__init__()
@@ -22,16 +23,22 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever is in the message."""
-        told = {
+        told: dict[str, object] = {
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "role": self._role,
             "logger": record.name,
             "message": record.getMessage(),
         }
+        told |= getattr(record, _FIELDS, {})
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
         return json.dumps(told, ensure_ascii=False)
+
+
+def fields(**given: object) -> dict[str, dict[str, object]]:
+    """For `extra=` of a log call: members of its line beside the message."""
+    return {_FIELDS: given}
 
 
 def log_as_json(role: str, level: str) -> None:

@@ -41,7 +41,7 @@ class Settings:
     admin_port: int = 9400
     metrics_port: int = 9401  # the control plane's /metrics; 0: none
     prober_port: int = 9402  # a prober's /metrics, /live and /ready, on `host`; 0: none
-    probers: int = 1  # probers that `n4n up` starts; 0: none, and health is known from traffic alone
+    probers: int = 1  # 1: `n4n up` starts a prober; 0: none, and health is known from traffic alone
     admin_url: str = ""  # control planes, host:port, comma separated: for the command and for routers
     admin_token: str = ""  # may do everything; the control plane and the command
     node_token: str = ""  # may watch the catalog and report usage, nothing else; the control plane and routers

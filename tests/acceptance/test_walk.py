@@ -130,8 +130,8 @@ def test_the_walk_does_what_the_readme_says(walked):
         assert "Traceback" not in said
 
 
-def test_the_commands_for_many_machines_do_what_the_readme_says(tmp_path: Path, postgres_url: str) -> None:
-    control, data, operator = blocks("On many machines")
+def test_the_commands_for_many_machines_do_what_the_readme_says(tmp_path: Path, postgres_url: str, redis_url: str) -> None:
+    control, data, probes, operator = blocks("On many machines")
     make_checkout(tmp_path)
     port, admin_port = free_port(), free_port()
     here = {
@@ -142,18 +142,21 @@ def test_the_commands_for_many_machines_do_what_the_readme_says(tmp_path: Path, 
         "control:9400": f"127.0.0.1:{admin_port}",
         "http://router:8080": f"http://127.0.0.1:{port}",
         "0.0.0.0": "127.0.0.1",
+        "redis://redis:6379/0": redis_url,
         "/var/lib/n4n": str(tmp_path),
         "--workers 4": "--workers 2",
         "\n.venv/bin/n4n": "\nexec .venv/bin/n4n",
     }
     ports = {"N4N_ADMIN_PORT": str(admin_port), "N4N_METRICS_PORT": "0", "N4N_PORT": str(port), "N4N_LAME_DUCK_SEC": "0"}
+    ports["N4N_PROBER_PORT"] = "0"
+    nowhere = {"N4N_EGRESS_PROXY": f"http://127.0.0.1:{free_port()}"}  # a test asks nobody outside
 
     def shell(block: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
             ["bash", "-e", "-c", block], cwd=tmp_path, env={**bare_environ(), **environ}, text=True, stdout=subprocess.PIPE
         )
 
-    roles = [shell(_replaced(block, here), ports) for block in (control, data)]
+    roles = [shell(_replaced(block, here), {**ports, **nowhere}) for block in (control, data, probes)]
     try:
         eventually(lambda: listens(admin_port), "the control plane")
         del here["\n.venv/bin/n4n"]
@@ -165,11 +168,13 @@ def test_the_commands_for_many_machines_do_what_the_readme_says(tmp_path: Path, 
         shown = [commands[0], explain.replace("sk-n4n-…", key[0])]
         plan = eventually(lambda: "openai-gpt-4o" in (out := shell("\n".join(shown), {}).communicate(timeout=30)[0]) and out, "the router")
         assert "1 of 1 candidates remain, catalog version 1" in plan
+        nodes = f"{commands[0]}; .venv/bin/n4n nodes -o json"
+        eventually(lambda: '"role": "prober"' in shell(nodes, {}).communicate(timeout=30)[0], "the prober")
     finally:
         for role in reversed(roles):
             role.send_signal(signal.SIGTERM)
             role.communicate(timeout=20)
-    assert [role.returncode for role in roles] == [0, 0]
+    assert [role.returncode for role in roles] == [0, 0, 0]
 
 
 def _replaced(block: str, by: Mapping[str, str]) -> str:

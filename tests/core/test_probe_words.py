@@ -182,7 +182,7 @@ def test_a_probe_has_a_row_of_a_tenant_of_its_own() -> None:
 
     assert not refused and cost == 8 * 2_500_000 + 10_000_000
     row = rows[0]
-    assert (row.tenant, row.key_id, row.endpoint, row.model, row.state, row.cost_usd) == (TENANT, "", "e", "m", "ok", "0.00003")
+    assert (row.tenant, row.key_id, row.endpoint, row.model, row.state, row.cost_usd) == (TENANT, TENANT, "e", "m", "ok", "0.00003")
     assert (row.prompt_tokens, row.completion_tokens, row.latency_ms, row.ttft_ms, row.started_us) == (8, 1, 250.0, 125.0, 1_500_000)
 
 

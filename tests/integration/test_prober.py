@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from health_prober.lines import JsonLines, fields
 from n4n.core.health.signals import Signal, Source
 from n4n.core.probes.rows import TENANT
+from n4n.runtime.logs import JsonLines, fields
 from n4n.runtime.stores import command
 from tests.support.answers import completion, error, hang_before_headers, html, nothing, rate_limited, sse
 from tests.support.call import Call, Reply
@@ -173,7 +173,7 @@ async def test_an_account_that_is_refused_is_out_and_an_alert_and_left_alone_mea
                 await asyncio.sleep(3 * INTERVAL_S)
                 assert len(upstream.calls) <= calls + 3, "no more than what was under way"
                 assert {score(running, name) for name in MODELS} == {1.0}
-        lines = [json.loads(JsonLines().format(record)) for record in caplog.records]
+        lines = [json.loads(JsonLines("prober").format(record)) for record in caplog.records]
         assert [line["about"] for line in lines if line.get("alert") == "account_out"] == ["account acme-main"]
         assert "sk-canary" not in caplog.text and "127.0.0.1" not in caplog.text
 
@@ -210,7 +210,7 @@ async def test_probes_are_rows_of_a_tenant_of_their_own(redis_url: str) -> None:
         async with running_prober(document(upstream), redis_url) as running:
             await running.until(lambda: len(running.rows()) >= 6, "rows")
             rows = running.rows()
-            assert {row.tenant for row in rows} == {TENANT} and {row.key_id for row in rows} == {""}
+            assert {row.tenant for row in rows} == {TENANT} and {row.key_id for row in rows} == {TENANT}
             assert {row.state for row in rows if row.model == "ill"} == {"failed"}
             assert {(row.state, row.cost_usd) for row in rows if row.model == "well"} == {("ok", "0.0000975")}
             assert len({row.attempt_id for row in rows}) == len(rows)
@@ -322,5 +322,5 @@ def test_a_log_line_is_json() -> None:
         {"name": "n4n.prober", "levelname": "INFO", "msg": "probe of %s", "args": ("e",), **fields(event="probe")}
     )
 
-    told = json.loads(JsonLines().format(record))
+    told = json.loads(JsonLines("prober").format(record))
     assert (told["level"], told["message"], told["event"]) == ("info", "probe of e", "probe") and told["timestamp"].endswith("Z")

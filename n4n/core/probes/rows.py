@@ -87,7 +87,7 @@ def _head(sent: Sent) -> tuple[str, int, str, int, str, str, str, str, str, str,
         sent.request_id,
         1,
         TENANT,
-        "",
+        TENANT,  # a key of its own too, by name
         endpoint.id,
         endpoint.provider.name,
         sent.account.name,
