@@ -100,4 +100,4 @@ def _endpoint(seller: str, model: str, upstream_model: str, price: Table) -> Tab
 
 def _price(like: Table, factor: Decimal) -> Table:
     """The price of another endpoint times the factor, without its tiers; money as text, which is exact."""
-    return {name: f"{Decimal(str(amount)) * factor:f}" for name, amount in like.items() if name != "tiers"}
+    return {name: f"{Decimal(str(amount)) * factor:f}" for name, amount in like.items() if name not in ("tiers", "service_tiers")}

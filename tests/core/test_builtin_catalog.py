@@ -81,7 +81,15 @@ def test_what_only_the_responses_api_can_do_has_an_endpoint_that_is_asked_last_f
 @pytest.mark.parametrize(
     ("endpoint", "price"),
     [
-        ("openai-gpt-4o", {"input_per_1m": 2.5, "output_per_1m": 10, "cached_input_per_1m": 1.25}),
+        (
+            "openai-gpt-4o",
+            {
+                "input_per_1m": 2.5,
+                "output_per_1m": 10,
+                "cached_input_per_1m": 1.25,
+                "service_tiers": {"priority": {"input_per_1m": 4.25, "output_per_1m": 17, "cached_input_per_1m": 2.125}},
+            },
+        ),
         ("azure-eu-gpt-4o", {"input_per_1m": 2.75, "output_per_1m": 11, "cached_input_per_1m": 1.375, "cache_write_per_1m": 1.38}),
         (
             "anthropic-claude-haiku-4-5",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from n4n.catalogs.litellm_config import from_config, is_config
 from n4n.catalogs.litellm_prices import from_price_map, is_price_map
+from n4n.catalogs.prices import has_other_prices, price_of
 from n4n.core.document import Document, parse_document
 
 KEY: dict[str, Any] = {"api_key": "os.environ/OPENAI_API_KEY"}
@@ -727,3 +728,35 @@ def test_the_two_kinds_of_files_are_told_apart() -> None:
 
     assert (is_config(config), is_price_map(config), is_config(prices), is_price_map(prices)) == (True, False, False, True)
     assert not any(ask(other) for ask in (is_config, is_price_map) for other in others)
+
+
+def test_a_price_map_tells_sounds_pictures_and_tiers_of_service() -> None:
+    info = {
+        "litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 2.5e-6, "output_cost_per_token": 1.5e-5,
+        "input_cost_per_token_above_272k_tokens": 5e-6, "input_cost_per_token_flex": 1.25e-6, "output_cost_per_token_flex": 7.5e-6,
+        "input_cost_per_token_above_272k_tokens_flex": 2.5e-6, "output_cost_per_token_priority": 3e-5, "input_cost_per_audio_token": 4e-5,
+        "output_cost_per_image_token": 3e-5,
+    }  # fmt: skip
+
+    assert price_of(info) == {
+        "input_per_1m": "2.5",
+        "output_per_1m": "15",
+        "audio_input_per_1m": "40",
+        "image_output_per_1m": "30",
+        "tiers": [
+            {
+                "above_input_tokens": 272_000, "input_per_1m": "5", "output_per_1m": "15", "audio_input_per_1m": "40",
+                "image_output_per_1m": "30",
+            }
+        ],
+        "service_tiers": {
+            "flex": {
+                "input_per_1m": "1.25",
+                "output_per_1m": "7.5",
+                "tiers": [{"above_input_tokens": 272_000, "input_per_1m": "2.5", "output_per_1m": "7.5"}],
+            }
+        },
+    }, "a tier whose input has no price is none"  # fmt: skip
+    assert not has_other_prices(info)
+    assert has_other_prices({"input_cost_per_image": 1})
+    assert has_other_prices({"cache_read_input_audio_token_cost": 1})
