@@ -6,11 +6,14 @@ import asyncio
 import time
 from pathlib import Path
 
+from tests.integration.test_bedrock import KEY_ID, SECRET, bedrock, streamed
 from tests.integration.test_prober import document, score
 from tests.soak.probers import run
 from tests.support.answers import completion
+from tests.support.event_stream import START, metadata, stop, text
 from tests.support.prober import RunningProber, running_prober
 from tests.support.script import Sleep
+from tests.support.sigv4 import verify
 from tests.support.simulated import PLACES, Simulated, route, simulated
 from tests.support.upstream import ScriptedUpstream
 from tests.support.valkey import running_valkey
@@ -116,3 +119,20 @@ async def test_a_simulated_outage_and_a_slow_first_token_are_found_by_probes_alo
             assert running.health.score("e3") == 1.0
             reasons = {row.endpoint: row.error_class for row in running.rows() if row.state == "failed"}
             assert reasons == {"e1": "overloaded", "e2": "timeout"}
+
+
+async def test_probes_of_an_account_with_an_access_key_are_signed_as_requests_are(redis_url: str) -> None:
+    frames = (START, text("p"), stop("max_tokens"), metadata(inputTokens=5, outputTokens=1))
+    async with ScriptedUpstream() as upstream:
+        upstream.script(then=streamed(*frames))
+        told = bedrock(upstream.base_url)
+        told["models"]["m"]["probe"] = {"interval_sec": 0.3}
+        told["endpoints"]["e1"]["region"] = "eu-west-1"
+        for provider in told["providers"].values():
+            provider["probe_budget_usd_per_day"] = 1_000_000
+        async with running_prober(told, redis_url, secrets={"ae1": f"{KEY_ID}:{SECRET}:tok"}) as running:
+            await running.until(lambda: len(running.rows()) >= 2, "probes")
+
+            assert {row.state for row in running.rows()} == {"ok"} and running.health.score("e1") == 1.0
+        for call in upstream.calls:
+            assert verify(call, {KEY_ID: SECRET}, region="eu-west-1", service="bedrock", tokens={KEY_ID: "tok"}) == KEY_ID
