@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check bench bench-discovery soak soak-memory soak-probers soak-ledger soak-reports proto lock format
+.PHONY: help install up test check bench bench-discovery soak soak-memory soak-probers soak-budgets soak-ledger soak-reports proto lock format
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,9 @@ soak: $(VENV)/dev.stamp  ## steady load while everything is killed, stopped and 
 
 soak-memory: $(VENV)/dev.stamp  ## a million requests and 50,000 broken streams: does a worker keep its memory (ARGS="--requests 50000 --aborted 2000")
 	@$(BIN)/python -m tests.soak.memory $(ARGS)
+
+soak-budgets: $(VENV)/dev.stamp  ## budgets while Redis loses everything, routers die, keys change: what is overspent (ARGS="--edits 20")
+	@$(BIN)/python -m tests.soak.budgets $(ARGS)
 
 soak-probers: $(VENV)/dev.stamp  ## three probers and 720 endpoints, one killed, one stopped: rate and gaps (ARGS="--interval 30")
 	@$(BIN)/python -m tests.soak.probers $(ARGS)
