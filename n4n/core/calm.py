@@ -75,8 +75,8 @@ def calm_plan(
             if view.breaker.kept is not Breaker.CLOSED or view.cooldown_until > now or view.overloaded_until > now:
                 return None
             score, latency_ms, tokens_per_s = view.score, view.latency_ms, view.tokens_per_s
-        if known.alone is not None and score == 1.0 and not weighs:
-            return known.alone
+        if known.alone is not None and score == 1.0:
+            return known.alone  # whatever is left of its account: nobody is weighed against it
         factor = world.factor_of_pool(endpoint, endpoint.accounts) if weighs else 1.0
         share = score * factor
         if place.strategy == "balanced":  # `ordering.balanced`, for it is nearly always this

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from n4n.core.access import AccessSnapshot, Key, split_key
+from n4n.core.access import AccessSnapshot, Key, Tenant, split_key
 from n4n.core.errors import Unauthenticated
 
 PUBLIC, SECRET, OTHER = "abcdef012345", "S" * 40, "T" * 40
@@ -95,3 +95,10 @@ def test_a_caller_that_is_known_stays_known_until_its_key_is_pushed_anew(monkeyp
         AccessSnapshot(2, "d", {}).authenticate(PRESENTED, NOW)
     with pytest.raises(Unauthenticated):
         held.authenticate(f"sk-n4n-{PUBLIC}-{OTHER}", NOW)
+
+
+def test_a_tenant_lends_its_rules_to_its_keys_but_a_key_s_own_priority_stands() -> None:
+    tenant = Tenant("acme", limits={"rpm": 6}, priority="background")
+    plain, own = Key("a", "acme", bytes(32)), Key("b", "acme", bytes(32), priority="interactive")
+    assert tenant.lent(plain).tenant_limits == {"rpm": 6}
+    assert [tenant.lent(key).priority for key in (plain, own)] == ["background", "interactive"]

@@ -20,6 +20,7 @@ from n4n.core.limits.subjects import (
     Took,
     account_subject,
     key_subject,
+    plain_subject,
     tenant_subject,
     too_large,
 )
@@ -41,6 +42,12 @@ def test_who_has_no_limits_is_no_subject() -> None:
     assert key_subject("acme", "k1", {}) is None
     assert tenant_subject("acme", {}) is None
     assert account_subject("main", "gpt", {"scope": "shared"}) is None
+
+
+def test_one_without_limits_can_be_asked_beside_others() -> None:
+    key, tenant = plain_subject("acme", "k1"), plain_subject("acme")
+    assert (key.buckets, key.whose, tenant.whose) == ((), "API key", "tenant")
+    assert key.keys == caller(rpm=1).keys and key.bucket("requests") is None
 
 
 def test_the_keys_of_a_subject_share_a_hash_tag_whatever_the_tenant_is_called() -> None:
@@ -227,19 +234,19 @@ def test_nothing_is_ever_negative_and_nobody_runs_at_rest(steps: list[tuple[str,
 
 def test_an_estimate_comes_to_what_requests_of_this_model_really_take() -> None:
     known = Estimates()
-    assert known.tokens(400, None, None) == 600.0
+    assert sum(known.expected(400, None, None)) == 600.0
     for _ in range(300):
         known.learn(3000, 1000, 80)
-    assert known.tokens(3000, None, None) == pytest.approx(1080, rel=0.1)
+    assert sum(known.expected(3000, None, None)) == pytest.approx(1080, rel=0.1)
     assert repr(known).startswith("<Estimates 3.00 bytes per token")
 
 
 def test_output_is_the_least_of_what_was_asked_what_the_model_gives_and_what_was_learned() -> None:
     known = Estimates()
-    assert known.tokens(0, 10, 100) == 10
-    assert known.tokens(0, None, 100) == 100
-    assert known.tokens(0, 4000, 8000) == 500
-    assert known.tokens(0, 10, None, choices=3) == 30
+    assert sum(known.expected(0, 10, 100)) == 10
+    assert sum(known.expected(0, None, 100)) == 100
+    assert sum(known.expected(0, 4000, 8000)) == 500
+    assert sum(known.expected(0, 10, None, choices=3)) == 30
 
 
 def test_nine_in_ten_answers_stay_below_the_learned_length() -> None:
@@ -247,7 +254,7 @@ def test_nine_in_ten_answers_stay_below_the_learned_length() -> None:
     lengths = [(n * 37) % 1000 for n in range(5000)]
     for length in lengths:
         known.learn(0, 0, length)
-    assert 750 < known.tokens(0, None, None) < 1050
+    assert 750 < sum(known.expected(0, None, None)) < 1050
 
 
 # --- shares ---

@@ -35,10 +35,6 @@ class Estimates:
             output = most
         return body_bytes / self._ratio, output * choices
 
-    def tokens(self, body_bytes: int, asked: int | None, most: int | None, choices: int = 1) -> float:
-        """Both together."""
-        return sum(self.expected(body_bytes, asked, most, choices))
-
     def learn(self, body_bytes: int, prompt_tokens: int, completion_tokens: int) -> None:
         """An answer told what it took."""
         if prompt_tokens > 0 and body_bytes > 0:
