@@ -30,7 +30,8 @@ CHANGES, COUNT, ENTRY = "n4n:{health}:changes", "n4n:{health}:count", "n4n:{heal
 COOLING = "n4n:{sight}:c"  # where routers look for what cools: n4n/runtime/limits
 MOST_TOLD = 64  # endpoints in one step: a millisecond or so of Redis' time
 MOST_READ = 256
-_BREAKERS = {b"c": Breaker.CLOSED, b"o": Breaker.OPEN, b"h": Breaker.HALF_OPEN}
+_BREAKERS = {"c": Breaker.CLOSED, "o": Breaker.OPEN, "h": Breaker.HALF_OPEN}
+_FIELDS = msgspec.msgpack.Decoder(list[float | str | bool])
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -97,17 +98,16 @@ def answered(reply: Reply, now: float) -> Answer:
 
 def _entries(rest: Sequence[Reply], ahead: float) -> Iterator[tuple[str, Seen]]:
     for name, fields in zip(rest[::2], rest[1::2], strict=True):
-        if isinstance(name, bytes) and isinstance(fields, list) and fields[0] is not None:
-            yield name.decode(), _seen(cast(list[bytes | None], fields), ahead)
+        if isinstance(name, bytes) and isinstance(fields, bytes):
+            yield name.decode(), _seen(_FIELDS.decode(fields), ahead)
 
 
-def _seen(fields: Sequence[bytes | None], ahead: float) -> Seen:
+def _seen(fields: list[float | str | bool], ahead: float) -> Seen:
     """`ahead`: how far Redis' clock is before ours."""
     score, ceiling, at, kept, until, opened, good_at, *measured = fields
-    good = float(good_at or 0)
-    breaker = BreakerState(_BREAKERS[kept or b"c"], (), int(float(opened or 0)), float(until or 0) - ahead)
-    measures = [None if one is None else float(one) for one in measured]
-    return Seen(float(score or 0), float(ceiling or 0), float(at or 0) - ahead, good - ahead if good else None, breaker, *measures)
+    breaker = BreakerState(_BREAKERS[str(kept)], (), int(opened), float(until) - ahead)
+    measures = [None if one is False else float(one) for one in measured]
+    return Seen(float(score), float(ceiling), float(at) - ahead, float(good_at) - ahead if good_at else None, breaker, *measures)
 
 
 @lru_cache(4096)

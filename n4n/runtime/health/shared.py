@@ -1,8 +1,9 @@
 """`SharedHealth`: tells others what was seen of endpoints here, and keeps a copy of what all of them have seen.
 
-Signals are added up per endpoint and told in one step: a failure at once, successes every tenth of a second, never two steps at a time.
-Redis answers with what it knows now, so who tells knows it too; what others told is asked for four times a second. While Redis is away,
-or where there is none, the same arithmetic goes on here, from the last copy, and what Redis says takes its place when it is back.
+A failure counts here at once, and is told in the same moment unless something was told just before; successes of an endpoint that comes
+back go along four times a second, those that change nothing every two seconds. Redis answers with what it knows now, so who tells knows it
+too; what others told is asked for four times a second. While Redis is away, or where there is none, the same arithmetic goes on here, from
+the last copy, and what Redis says takes its place when it is back.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from n4n.core.errors import StoreUnavailable
 from n4n.core.health.news import News
 from n4n.core.health.policy import HealthPolicy
 from n4n.core.health.seen import Seen, seen_of, standing_of
-from n4n.core.health.signals import Signal
+from n4n.core.health.signals import Signal, Source
 from n4n.core.health.standing import Policies, Standing, fold, share
 from n4n.runtime.health import scripts
 from n4n.runtime.stores import Store
 
-TICK_S = 0.1  # for as long successes are added up
+TICK_S = 0.1  # for as long successes are added up where they are folded here
+CALM_S = 2.0  # for as long those are that change nothing but measures: Redis takes 40 µs for each endpoint that is told
+SPACING_S = 0.25  # between two steps, but for the end of a trial
 LOOK_S = 0.25
 Changed = Callable[[str], None]
+_FRESH = Seen()
 
 
 class SharedHealth:
@@ -50,7 +54,7 @@ class SharedHealth:
         self._alone: dict[str, Standing] = {}  # folded here, while Redis is away
         self._news: dict[str, tuple[News, Policies]] = {}
         self._folded_at = -TICK_S
-        self._is_due = self._is_urgent = False
+        self._hot: dict[str, None] = {}  # whose news others should not wait for, in order
         self._due, self._urgent = asyncio.Event(), asyncio.Event()
         self._generation, self._number = b"", 0
         self._unsettled: set[str] = set()  # their score changes by itself
@@ -83,7 +87,7 @@ class SharedHealth:
 
     def keep_only(self, endpoints: Collection[str]) -> None:
         """Forgets what left the catalog, and asks anew what is known of those that came."""
-        for held in (self._seen, self._alone, self._news):
+        for held in (self._seen, self._alone, self._news, self._hot):
             for name in [name for name in held if name not in endpoints]:
                 del held[name]
         self._unsettled.intersection_update(endpoints)
@@ -103,7 +107,10 @@ class SharedHealth:
             return
         urgent = entry[0].add(signal)
         if self.is_shared:
-            self._wake(urgent or signal.trial)
+            if urgent:
+                self._notice(signal, entry[1])
+            if urgent or signal.endpoint in self._unsettled or signal.source is Source.PROBE:
+                self._wake(signal.endpoint, signal.trial)
         elif urgent or signal.trial or self._clock() - self._folded_at >= TICK_S or signal.endpoint in self._unsettled:
             self._fold_here()
 
@@ -115,8 +122,8 @@ class SharedHealth:
         entry[0].went_well(latency_s, ttft_s, tokens_per_s)
         store = self._store
         if store is not None and store.state is Breaker.CLOSED:
-            if not self._is_due:
-                self._wake(False)
+            if self._unsettled and endpoint in self._unsettled:
+                self._wake(endpoint, False)
         elif self._clock() - self._folded_at >= TICK_S or endpoint in self._unsettled:
             self._fold_here()
 
@@ -127,7 +134,7 @@ class SharedHealth:
             return
         entry[0].happened("a")
         if self.is_shared:
-            self._wake(True)
+            self._wake(endpoint, True)
         else:
             self._fold_here()
 
@@ -168,7 +175,7 @@ class SharedHealth:
     async def flush(self) -> None:
         """What was told so far is with Redis, or folded here, after this."""
         while self._news:
-            await self._send()
+            await self._send(list(islice(self._news, scripts.MOST_TOLD)))
 
     async def look(self) -> None:
         """What others told. StoreUnavailable: it cannot be asked."""
@@ -187,18 +194,18 @@ class SharedHealth:
                 return
 
     async def _tell_on(self) -> None:
+        sent = flushed = self._clock()
         while True:
-            await self._due.wait()
-            if not self._is_urgent:
-                try:
-                    async with asyncio.timeout(TICK_S):
-                        await self._urgent.wait()
-                except TimeoutError:
-                    pass
+            await _set_within(self._due, flushed + CALM_S - self._clock())
+            await _set_within(self._urgent, sent + SPACING_S - self._clock())
             self._due.clear()
             self._urgent.clear()
-            self._is_due = self._is_urgent = False
-            await self.flush()
+            sent = self._clock()
+            while self._hot:
+                await self._send(list(islice(self._hot, scripts.MOST_TOLD)))
+            if self._clock() - flushed >= CALM_S:
+                flushed = self._clock()
+                await self.flush()
 
     async def _look_on(self) -> None:
         was_shared = False
@@ -219,10 +226,14 @@ class SharedHealth:
         self._alone.clear()
         self._number = 0
 
-    async def _send(self) -> None:
-        batch = dict(islice(self._news.items(), scripts.MOST_TOLD))
-        for name in batch:
-            del self._news[name]
+    async def _send(self, names: Iterable[str]) -> None:
+        batch: dict[str, tuple[News, Policies]] = {}
+        for name in names:
+            self._hot.pop(name, None)
+            if (entry := self._news.pop(name, None)) is not None:
+                batch[name] = entry
+        if not batch:
+            return
         if self.is_shared:
             assert self._store is not None
             try:
@@ -251,12 +262,21 @@ class SharedHealth:
             entry = self._news[endpoint] = (News(), policies)
         return entry
 
-    def _wake(self, urgent: bool) -> None:
-        if not self._is_due:
-            self._is_due = True
-            self._due.set()
-        if urgent and not self._is_urgent:
-            self._is_urgent = True
+    def _notice(self, signal: Signal, policies: Policies) -> None:
+        """Our own failure counts before Redis was told of it; its answer takes the place of what we make of it."""
+        news, name = News(), signal.endpoint
+        news.add(signal)
+        standing = fold(self._standing(name, policies), news, self._clock(), policies, self._draw())
+        self._alone[name] = standing
+        seen = self._seen.get(name, _FRESH)
+        self._remember(
+            name, replace(seen, score=standing.score, ceiling=standing.ceiling, at=standing.at, breaker=standing.breaker), policies
+        )
+
+    def _wake(self, endpoint: str, urgent: bool) -> None:
+        self._hot[endpoint] = None
+        self._due.set()
+        if urgent:
             self._urgent.set()
 
     def _learn(self, answer: scripts.Answer) -> None:
@@ -293,3 +313,14 @@ class SharedHealth:
         else:
             self._unsettled.discard(endpoint)
         self._changed(endpoint)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    """Waits for it, so long at most."""
+    if seconds <= 0 or event.is_set():
+        return
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

@@ -2,12 +2,12 @@
 -- KEYS: endpoints by the number of their last change, {generation, number}, then one for each endpoint.
 -- ARGV: a number in [0, 1); then of each endpoint: its name, its policy (11 numbers), runs ("g12 b1"), and "count mean" of the latency,
 -- "count mean bucket:count …" of first tokens and of speed, empty where nothing came.
--- Answers {generation, number, Redis' time in s, name, fields, …}. Fields as in look.lua.
+-- A value is two bytes of length, the fields that are told (look.lua) and the rest, both as MessagePack; what is not known is false.
+-- Answers {generation, number, Redis' time in s, name, fields, …}.
 local t = redis.call('TIME')
 local now, jitter = t[1] + t[2] / 1000000, tonumber(ARGV[1])
 local FADE, SMOOTH, LEAST, OCTAVE, DAY = 300, 0.2, 0.01, 4, 86400
 local STEPS, VALUES = {0.05, 0.25, 1}, {g = 1, h = 0.5, b = 0}
-local function text(number) return string.format('%.17g', number) end
 local function whole(score) if score >= 0.999 then return 1 end return score end
 local function numbers(words)
   local found = {}
@@ -77,77 +77,79 @@ local function averaged(mean, count, came)
   if not mean then return came end
   return came + (mean - came) * (1 - SMOOTH) ^ count
 end
-local function spread(hash, kept, name, lowest, sample, set)
+local function sampled(one, sample)
   if sample == '' then return end
-  local first, masses, sum, order = numbers(string.match(sample, '^%S+ %S+')), {}, 0, {}
-  local fade = 2 ^ (-math.max(0, now - (tonumber(kept[name .. 'a']) or 0)) / FADE)
-  for at, mass in string.gmatch(kept[name .. 'h'] or '', '(%d+):(%S+)') do
-    if mass * fade >= LEAST then masses[tonumber(at)] = mass * fade end
+  local fade, masses = 2 ^ (-math.max(0, now - one.a) / FADE), {}
+  for at, mass in pairs(one.h) do
+    if mass * fade >= LEAST then masses[at] = mass * fade end
   end
-  for at, count in string.gmatch(sample, '(%d+):(%d+)') do
-    masses[tonumber(at)] = (masses[tonumber(at)] or 0) + count
+  local count, mean, buckets = string.match(sample, '^(%S+) (%S+) (.*)$')
+  for at, more in string.gmatch(buckets, '(%d+):(%d+)') do
+    at = tonumber(at)
+    masses[at] = (masses[at] or 0) + more
   end
-  local told = {}
-  for at, mass in pairs(masses) do order[#order + 1], sum = at, sum + mass end
+  one.m, one.a, one.h = averaged(one.m, tonumber(count), tonumber(mean)), now, masses
+end
+local function quantiles(one, lowest)
+  local order, sum = {}, 0
+  for at, mass in pairs(one.h) do order[#order + 1], sum = at, sum + mass end
+  if #order == 0 then return false, false end
   table.sort(order)
-  for _, at in ipairs(order) do told[#told + 1] = at .. ':' .. string.format('%.9g', masses[at]) end
   local function quantile(part)
     local due = part * sum
     for _, at in ipairs(order) do
-      if due <= masses[at] then return lowest * 2 ^ ((at + due / masses[at]) / OCTAVE) end
-      due = due - masses[at]
+      if due <= one.h[at] then return lowest * 2 ^ ((at + due / one.h[at]) / OCTAVE) end
+      due = due - one.h[at]
     end
     return lowest * 2 ^ ((order[#order] + 1) / OCTAVE)
   end
-  set(name .. 'm', averaged(tonumber(kept[name .. 'm']), first[1], first[2]))
-  set(name .. 'a', now)
-  set(name .. '5', quantile(0.5))
-  set(name .. '9', quantile(0.95))
-  set(name .. 'h', table.concat(told, ' '))
+  return quantile(0.5), quantile(0.95)
 end
 
-local generation = redis.call('HGET', KEYS[2], 'g')
+local head, KEPT = redis.call('HMGET', KEYS[2], 'g', 'n'), redis.call('MGET', unpack(KEYS, 3))
+local generation, number, changed, answer = head[1], tonumber(head[2] or 0), {}, {}
 if not generation then
-  generation = text(now)
+  generation = string.format('%.17g', now)
   redis.call('HSET', KEYS[2], 'g', generation, 'n', 0)
 end
-local number = tonumber(redis.call('HGET', KEYS[2], 'n'))
-local FIELDS = {'s', 'c', 'at', 'k', 'u', 'o', 'ga', 'lm', 'tm', 't5', 't9', 'vm', 'v5', 'v9'}
-local answer, changed = {}, false
-for i = 3, #KEYS do
-  local first, after, kept, raw = 2 + (i - 3) * 6, {}, {}, redis.call('HGETALL', KEYS[i])
-  for j = 1, #raw, 2 do kept[raw[j]] = raw[j + 1] end
-  local function set(field, value)
-    if type(value) == 'number' then value = text(value) end
-    after[#after + 1], after[#after + 2] = field, value
+for i = 1, #KEPT do
+  local first, value = 2 + (i - 1) * 6, KEPT[i]
+  local p, e, rest = numbers(ARGV[first + 1]), nil, nil
+  if value then
+    local long = string.byte(value, 1) * 256 + string.byte(value, 2)
+    local s = cmsgpack.unpack(string.sub(value, 3, 2 + long))
+    rest = cmsgpack.unpack(string.sub(value, 3 + long))
+    e = {s = s[1], c = s[2], at = s[3], k = s[4], u = s[5], o = s[6], ga = s[7], l = s[8], t = {m = s[9], a = rest[4], h = rest[5]},
+      v = {m = s[12], a = rest[6], h = rest[7]}, w = rest[1], si = rest[2], f = rest[3], q = {s[10], s[11], s[13], s[14]}}
+  else
+    e = {s = p[4], c = 1, at = now, k = 'c', u = 0, o = 0, ga = 0, l = false, t = {m = false, a = 0, h = {}},
+      v = {m = false, a = 0, h = {}}, w = 0, si = 0, f = {}, q = {false, false, false, false}}
+    rest = {0, 0, {}, 0, {}, 0, {}, -1, 0}
   end
-  local p = numbers(ARGV[first + 1])
-  local function was(field, default) return tonumber(kept[field]) or default end
-  local e = {s = was('s', p[4]), c = was('c', 1), at = was('at', now), w = was('w', 0), si = was('si', 0), ga = was('ga', 0),
-    k = kept.k or 'c', u = was('u', 0), o = was('o', 0), f = {}}
-  for at, weight in string.gmatch(kept.f or '', '(%S+):(%S+)') do e.f[#e.f + 1] = {tonumber(at), tonumber(weight)} end
+  local k, u = e.k, e.u
   fold(e, p, ARGV[first + 2])
-  local recent = {}
-  for _, one in ipairs(e.f) do recent[#recent + 1] = text(one[1]) .. ':' .. text(one[2]) end
-  for _, field in ipairs({'s', 'c', 'at', 'w', 'si', 'ga', 'k', 'u', 'o'}) do set(field, e[field]) end
-  set('f', table.concat(recent, ' '))
-  local latency = numbers(ARGV[first + 3])
-  if #latency == 2 then set('lm', averaged(tonumber(kept.lm), latency[1], latency[2])) end
-  spread(KEYS[i], kept, 't', 1, ARGV[first + 4], set)
-  spread(KEYS[i], kept, 'v', 0.25, ARGV[first + 5], set)
-  local told, share = was('ns', -1), math.max(p[5], math.min(e.s, e.c))
-  if math.abs(share - told) > 0.02 or (share == 1 and told < 1) or e.k ~= kept.k or e.u ~= was('u', 0) or now - was('na', 0) >= 2 then
-    number, changed = number + 1, true
-    set('ns', share)
-    set('na', now)
-    redis.call('ZADD', KEYS[1], number, ARGV[first])
+  if ARGV[first + 3] ~= '' then
+    local latency = numbers(ARGV[first + 3])
+    e.l = averaged(e.l, latency[1], latency[2])
   end
-  redis.call('HSET', KEYS[i], unpack(after))
-  redis.call('EXPIRE', KEYS[i], DAY)
-  answer[#answer + 1] = ARGV[first]
-  answer[#answer + 1] = redis.call('HMGET', KEYS[i], unpack(FIELDS))
+  sampled(e.t, ARGV[first + 4])
+  sampled(e.v, ARGV[first + 5])
+  local told, share = rest[8], math.max(p[5], math.min(e.s, e.c))
+  if math.abs(share - told) > 0.02 or (share == 1 and told < 1) or e.k ~= k or e.u ~= u or now - rest[9] >= 2 then
+    e.q[1], e.q[2] = quantiles(e.t, 1)
+    e.q[3], e.q[4] = quantiles(e.v, 0.25)
+    number, rest[8], rest[9] = number + 1, share, now
+    changed[#changed + 1], changed[#changed + 2] = number, ARGV[first]
+  end
+  local seen = cmsgpack.pack({e.s, e.c, e.at, e.k, e.u, e.o, e.ga, e.l, e.t.m, e.q[1], e.q[2], e.v.m, e.q[3], e.q[4]})
+  local kept = cmsgpack.pack({e.w, e.si, e.f, e.t.a, e.t.h, e.v.a, e.v.h, rest[8], rest[9]})
+  redis.call('SET', KEYS[i + 2], string.char(math.floor(#seen / 256), #seen % 256) .. seen .. kept, 'EX', DAY)
+  answer[#answer + 1], answer[#answer + 2] = ARGV[first], seen
 end
-if changed then redis.call('HSET', KEYS[2], 'n', number) end
-redis.call('EXPIRE', KEYS[1], DAY)
-redis.call('EXPIRE', KEYS[2], DAY)
-return {generation, number, text(now), unpack(answer)}
+if #changed > 0 then
+  redis.call('ZADD', KEYS[1], unpack(changed))
+  redis.call('HSET', KEYS[2], 'n', number)
+  redis.call('EXPIRE', KEYS[1], DAY)
+  redis.call('EXPIRE', KEYS[2], DAY)
+end
+return {generation, number, string.format('%.17g', now), unpack(answer)}
