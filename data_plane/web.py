@@ -219,7 +219,7 @@ class Web:
     async def _explain(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)
         record.tenant, record.key_id = key.tenant, key.public_id
-        return self._json(record, encode(explain_route(self._router, key, asked, await request.read())))
+        return self._json(record, encode(await explain_route(self._router, key, asked, await request.read())))
 
     async def _models(self, request: BoundedRequest, _: Outgoing, asked: Asked, record: Record) -> web.StreamResponse:
         key = authenticate(self._router.access(), asked)

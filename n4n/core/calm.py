@@ -17,8 +17,9 @@ from n4n.core.candidates import Candidate, Eliminated, Plan, World, model_barred
 from n4n.core.catalog import Endpoint, Model, Snapshot, Target
 from n4n.core.chat import ChatRequest
 from n4n.core.directives import NONE
-from n4n.core.fitness import CONTENT, most_bytes
+from n4n.core.fitness import CONTENT, EMBEDDINGS, barred_kind, most_bytes
 
+_ANY_CHAT = ChatRequest({}, "")
 MOST_NAMES = 4096  # models by the names and keys they were asked with; those that exist, so this is seldom reached
 
 
@@ -46,6 +47,7 @@ class _Calm:
     lenient: bool  # a feature that an endpoint lacks is left out of the request, by every model's policy
     lacking: frozenset[str]  # features that some place lacks and nobody may leave out
     most_bytes: float  # a body up to this size may fit into every window
+    chats: bool  # no place makes something else alone
     saves: bool  # there is a choice between accounts, at one of which cached input is cheaper
     alone: Plan | None  # of the one place, with one account, while its score is whole; None: there is more to decide
 
@@ -56,6 +58,8 @@ def calm_plan(
     """The plan of a request without directives and models of its own; None: look closely."""
     known = _known(request.model, world, allowed)
     if known is None or request.body_bytes > known.most_bytes or request.native_tools or request.made_by:
+        return None
+    if not known.chats or EMBEDDINGS in request.features:
         return None
     if request.features and not (
         known.lenient and request.unsupported_params in (None, "drop") and known.lacking.isdisjoint(request.features)
@@ -154,6 +158,7 @@ def _made(world: World, target: Target, allowed: frozenset[str]) -> _Calm:
         all(model.unsupported_params == "drop" for model in models),
         frozenset().union(*(_lacking(endpoint, world) for endpoint in served)),
         min((most for endpoint in served if (most := most_bytes(endpoint)) is not None), default=inf),
+        all(barred_kind(_ANY_CHAT, endpoint) is None for endpoint in served),
         len({account.name for endpoint in served for account in endpoint.accounts}) > 1 and any(map(saves, served)),
         None,
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from n4n.core.catalog import Endpoint
-from n4n.core.chat import ChatRequest
+from n4n.core.chat import CHAT, ChatRequest
 from n4n.core.chat_request import missing_features
 from n4n.core.dialects import Speech
 
@@ -16,6 +16,8 @@ CONTENT = frozenset(("vision", "pdf_input", "audio_input"))
 # fit; what this lets pass, the provider refuses at no cost, and a larger window is tried.
 MOST_BYTES_PER_TOKEN = 8
 EMBEDDINGS = "embeddings"  # what is asked for at /v1/embeddings; of an endpoint: it makes these, and chats with nobody
+_TEXTS, _TEXTS_ALONE = "openai_completions", frozenset(("text_completions",))  # the words of text completions; who takes nothing else
+_PARALLEL = "parallel_tools"
 WEB_SEARCH = "web_search"  # a feature of endpoints, and the one tool of an API that a chat has a word for
 _ODD, _LONGEST_NAME, _MOST_NAMED = re.compile(r"[^A-Za-z0-9_.-]"), 40, 8
 _LONG_ESCAPE, _ESCAPE = 5, b"\\u"  # bytes that an escape takes beyond one of a character's own
@@ -28,7 +30,15 @@ def lacking(request: ChatRequest, endpoint: Endpoint, speech: Speech) -> frozens
     if request.native is not None and request.native.dialect == speech.shape:
         return missing
     lost = request.features & speech.cannot
+    if _PARALLEL in lost and not _wants_one_call(request):
+        lost -= {_PARALLEL}
     return missing | lost if lost else missing
+
+
+def _wants_one_call(request: ChatRequest) -> bool:
+    """Whether calls may not be parallel; that they may is what everybody does by itself."""
+    fields = request.fields if request.native is None else request.native.fields
+    return "parallel_tool_calls" not in fields or bytes(fields["parallel_tool_calls"]) == b"false"  # Messages has only the one word
 
 
 def untaken_tools(request: ChatRequest, endpoint: Endpoint, speech: Speech) -> tuple[str, ...]:
@@ -46,6 +56,17 @@ def tools_named(kinds: Iterable[str]) -> tuple[str, ...]:
     """The names of tools by their types, which may be anything: each once, a few, short and plain."""
     names = (WEB_SEARCH if kind.startswith(WEB_SEARCH) else _ODD.sub("?", kind[:_LONGEST_NAME]) for kind in kinds)
     return tuple(dict.fromkeys(names))[:_MOST_NAMED]
+
+
+def barred_kind(request: ChatRequest, endpoint: Endpoint) -> str | None:
+    """What an endpoint would have to serve and does not, where it makes something else alone: as the catalog names it, and `chat`."""
+    supports = endpoint.supports
+    if EMBEDDINGS in request.features:
+        return None if supports is not None and EMBEDDINGS in supports else EMBEDDINGS
+    if supports is None or (EMBEDDINGS not in supports and supports != _TEXTS_ALONE):
+        return None
+    asks_texts = request.native is not None and request.native.dialect == _TEXTS
+    return None if asks_texts and EMBEDDINGS not in supports else CHAT
 
 
 def most_bytes(endpoint: Endpoint) -> int | None:

@@ -25,7 +25,7 @@ from n4n.core.chat import ChatRequest
 from n4n.core.constraints import Offer
 from n4n.core.directives import NONE, Directives, check_names
 from n4n.core.errors import AllCooling, FailureClass, InputTooLong, ModelNotAllowed, NoEligibleEndpoint, NoEndpointNow
-from n4n.core.fitness import CONTENT, lacking, least_tokens, most_bytes, untaken_tools
+from n4n.core.fitness import CONTENT, barred_kind, lacking, least_tokens, most_bytes, untaken_tools
 from n4n.core.verdicts import most_telling, outcome_of
 
 OPERATOR_REASONS = frozenset(("disabled", "draining", "dialect", "credential"))
@@ -199,6 +199,9 @@ def _ruling(step: _Step, endpoint: Endpoint, request: ChatRequest, directives: D
             if not offers:
                 return _Ruling(step, endpoint, view, reason=constraint.text)
         accounts = tuple([offer.account for offer in offers])
+    kind = barred_kind(request, endpoint)
+    if kind is not None:
+        return _Ruling(step, endpoint, view, reason=f"supports={kind}")
     if request.native_tools and request.unsupported_params != "drop":
         untaken = untaken_tools(request, endpoint, world.speech(endpoint))
         if untaken:

@@ -15,7 +15,8 @@ from n4n.core.chat_request import read_chat
 from n4n.core.dialects import Speech
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.document import FEATURES
-from n4n.core.fitness import CONTENT, lacking, least_tokens, most_bytes, untaken_tools
+from n4n.core.fitness import CONTENT, barred_kind, lacking, least_tokens, most_bytes, untaken_tools
+from n4n.core.skins.completions import read_completions
 from n4n.core.skins.embeddings import read_embeddings
 from tests.support.endpoints import chat, endpoint
 
@@ -142,3 +143,45 @@ def test_many_texts_to_be_embedded_may_be_longer_than_a_window() -> None:
     asked = read_embeddings(json.dumps({"model": "m", "input": ["word " * 1_000] * 2_000}).encode())
 
     assert least_tokens(asked) == 0
+
+
+@pytest.mark.parametrize(
+    ("ask", "supports", "barred"),
+    [
+        ("chat", None, None),
+        ("chat", {"text_completions", "tools"}, None),
+        ("chat", {"text_completions"}, "chat"),
+        ("chat", {"embeddings"}, "chat"),
+        ("texts", {"text_completions"}, None),
+        ("texts", {"embeddings"}, "chat"),
+        ("texts", {"tools"}, None),  # it becomes a chat there
+        ("vectors", {"embeddings"}, None),
+        ("vectors", {"tools"}, "embeddings"),
+        ("vectors", None, "embeddings"),
+    ],
+)
+def test_who_makes_something_else_alone_is_told_before_it_is_asked(ask: str, supports: set[str] | None, barred: str | None) -> None:
+    asks = {
+        "chat": chat(),
+        "texts": read_completions(b'{"model":"m","prompt":"Once"}'),
+        "vectors": read_embeddings(b'{"model":"m","input":"Once"}'),
+    }
+    one = endpoint("e1", supports=None if supports is None else frozenset(supports))
+
+    assert barred_kind(asks[ask], one) == barred
+
+
+@pytest.mark.parametrize(
+    ("request_", "missing"),
+    [
+        (said("?", tools=[{"type": "function"}], parallel_tool_calls=False), {"parallel_tools"}),
+        (said("?", tools=[{"type": "function"}], parallel_tool_calls=True), set()),
+        (chat(features=frozenset(("parallel_tools",)), native=Native("anthropic", {})), {"parallel_tools"}),
+    ],
+)
+def test_that_calls_may_be_parallel_is_lost_nowhere_and_that_they_may_not_where_there_is_no_word_for_it(
+    request_: ChatRequest, missing: set[str]
+) -> None:
+    gemini = Speech("gemini", frozenset(("parallel_tools",)))
+
+    assert lacking(request_, endpoint("e1"), gemini) & {"parallel_tools"} == missing

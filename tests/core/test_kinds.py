@@ -23,7 +23,7 @@ from n4n.core.dialects.embeddings import Embeddings, GeminiEmbeddings
 from n4n.core.dialects.gemini import Gemini
 from n4n.core.dialects.kinds import ByKind, Kind
 from n4n.core.dialects.openai import OpenAI
-from n4n.core.errors import Failure, FailureClass, MalformedRequest
+from n4n.core.errors import Failure, FailureClass, MalformedRequest, Untellable
 from n4n.core.skins.completions import read_completions
 from n4n.core.skins.embeddings import read_embeddings
 
@@ -112,13 +112,13 @@ def test_embeddings_go_as_they_came_and_only_where_the_catalog_says_so() -> None
     assert sent.url == f"{BASE}/embeddings"
     assert json.loads(sent.body) == {"model": "theirs", "input": "Once", "encoding_format": "base64", "dimensions": 256, "user": "u"}
     for supports in (None, TEXTS):
-        with pytest.raises(MalformedRequest, match="makes no embeddings"):
+        with pytest.raises(Untellable, match="makes no embeddings"):
             OPENAI.encode(asked, endpoint(supports), "k")
 
 
 def test_an_endpoint_of_embeddings_is_asked_for_nothing_else() -> None:
     for asked in (CHAT, completion()):
-        with pytest.raises(MalformedRequest, match="ask for them at /v1/embeddings") as caught:
+        with pytest.raises(Untellable, match="ask for them at /v1/embeddings") as caught:
             OPENAI.encode(asked, endpoint(VECTORS), "k")
         assert caught.value.param == "model"
 
@@ -351,3 +351,11 @@ def test_no_damage_makes_it_raise(patch: bytes, at: int, lost: int, size: int, c
         assert isinstance(OPENAI.decode(body, "", completion()), Chunk | Failure)
         assert isinstance(OPENAI.decode(body, "", embedding()), Chunk | Failure)
         assert isinstance(GEMINI.decode(body, "", embedding()), Chunk | Failure)
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 0, "total_tokens": 0}, {}, None])
+def test_embeddings_that_nobody_counted_have_no_usage(usage: object) -> None:
+    answer = {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}], "model": "m", "usage": usage}
+    came = OPENAI.decode(json.dumps(answer).encode(), "application/json", embedding())
+
+    assert isinstance(came, Chunk) and came.usage is None

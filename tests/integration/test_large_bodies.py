@@ -119,6 +119,18 @@ async def test_much_text_passes_and_holds_up_nobody(sides: Sides, kind: str, pro
 
 @pytest.mark.parametrize("skin", SKINS)
 @pytest.mark.asyncio(loop_scope="module")
+async def test_an_event_of_more_than_8_mib_ends_a_stream_with_an_error_and_a_whole_answer_may_be_as_large(sides: Sides, skin: str) -> None:
+    """Responses ends a stream with an event of all of it."""
+    stream, _ = await sides.ask(skin, "openai_responses", {**SKINS[skin][1], "stream": True}, answer_mib=9)
+    whole, _ = await sides.ask(skin, "openai_responses", answer_mib=9)
+
+    assert "one event of the provider's stream is too long" in stream["text"] and "stream_interrupted" in stream["text"]
+    assert '"n4n":{"usage"' not in stream["text"], "no sign of a good end"
+    assert whole["status"] == 200 and whole["filler"] >= 9 * MIB
+
+
+@pytest.mark.parametrize("skin", SKINS)
+@pytest.mark.asyncio(loop_scope="module")
 async def test_very_many_small_values_are_refused_before_they_are_read(sides: Sides, skin: str) -> None:
     body = {**SKINS[skin][1], "more": [[]] * (MOST_VALUES + 1)}
     told, stalls = await sides.ask(skin, "openai", body)

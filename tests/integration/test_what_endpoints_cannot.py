@@ -30,6 +30,7 @@ ASKED_BY: Mapping[str, Mapping[str, Any]] = {  # the members of a chat that ask 
     "penalties": {"presence_penalty": 0.5},
     "audio_output": {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "mp3"}},
     "web_search": {"web_search_options": {"search_context_size": "low"}},
+    "parallel_tools": {"parallel_tool_calls": False},
     "audio_input": {"messages": [{"role": "user", "content": [SOUND]}]},
 }
 POLICIES: Mapping[str, Mapping[str, Any]] = {

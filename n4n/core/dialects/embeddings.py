@@ -109,7 +109,10 @@ def read_whole(body: bytes) -> Chunk | Failure:
     data = bytes(memoryview(answer.data)[:64]).split()
     if answer.error or not b"".join(data).startswith(b"[{"):
         return _failure(body)
-    return Chunk(body, content=True, finishes=True, usage=normalise(answer.usage), shape=SHAPE)
+    usage = normalise(answer.usage)
+    if usage is not None and not usage.prompt_tokens:  # nothing was embedded? Somebody does not count
+        usage = None
+    return Chunk(body, content=True, finishes=True, usage=usage, shape=SHAPE)
 
 
 def _failure(body: bytes) -> Failure:

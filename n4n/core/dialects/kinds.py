@@ -13,7 +13,7 @@ from typing import Protocol
 from n4n.core.catalog import Endpoint
 from n4n.core.chat import ChatRequest, Chunk, Native, UpstreamRequest
 from n4n.core.dialects import Dialect, Speech, StreamDecoder
-from n4n.core.errors import Failure, MalformedRequest
+from n4n.core.errors import Failure, Untellable
 
 EMBEDDINGS = "embeddings"  # features of an endpoint, as the catalog names them
 TEXT_COMPLETIONS = "text_completions"
@@ -49,13 +49,13 @@ class ByKind:
         return self._chat.speech(model)
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
-        """In its own words where the endpoint has this, else as the chat that it means; MalformedRequest where it means none."""
+        """In its own words where the endpoint has this, else as the chat that it means; Untellable where it means none."""
         words, supports = request.native, endpoint.supports
         kind = None if words is None else self._kinds.get(words.dialect)
         if words is not None and kind is not None and supports is not None and kind.feature in supports:
             return kind.encode(self._chat, request, words, endpoint, secret)
         if supports is not None and EMBEDDINGS in supports:
-            raise MalformedRequest(f"{request.model[:100]} makes embeddings alone: ask for them at /v1/embeddings", param="model")
+            raise Untellable(f"{request.model[:100]} makes embeddings alone: ask for them at /v1/embeddings", param="model")
         return self._chat.encode(request, endpoint, secret)
 
     def decode(self, body: bytes, content_type: str, request: ChatRequest) -> Chunk | Failure:

@@ -14,7 +14,7 @@ from n4n.core import json_bytes
 from n4n.core.chat import ChatRequest, Chunk, Native, Translated, Usage
 from n4n.core.chat_request import OWN_FIELDS, read_chat
 from n4n.core.dialects.embeddings import SHAPE
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, Untellable
 from n4n.core.json_bytes import Members
 from n4n.core.skins.chat import ChatFrames
 from n4n.core.skins.skin import Header
@@ -88,7 +88,7 @@ def read_embeddings(body: bytes) -> ChatRequest:
 
 
 def _no_chat() -> NoReturn:
-    raise MalformedRequest("the model makes no embeddings: name one whose endpoint has embeddings in its supports", param="model")
+    raise Untellable("the model makes no embeddings: name one whose endpoint has embeddings in its supports", param="model")
 
 
 def _check_input(fields: Members) -> None:

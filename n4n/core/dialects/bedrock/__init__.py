@@ -7,6 +7,7 @@ other credential signs the finished request, which the router does, since a sign
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import quote
 
 from n4n.core import json_bytes
@@ -18,6 +19,7 @@ from n4n.core.dialects.bedrock.answer import as_chunk, read_answer
 from n4n.core.dialects.bedrock.events import CLAUDES, OWN
 from n4n.core.dialects.bedrock.frames import looks_like_frames
 from n4n.core.dialects.bedrock.identity import ApiKey, read_identity, region_of
+from n4n.core.dialects.bedrock.models import traits_by_name
 from n4n.core.dialects.bedrock.request import CANNOT, body_of
 from n4n.core.dialects.bedrock.stream import ConverseDecoder
 from n4n.core.errors import Failure
@@ -26,7 +28,7 @@ EVENT_STREAM = "application/vnd.amazon.eventstream"
 SERVICE = "bedrock"  # the name that is signed for; the host has another one
 _CONTENT = ("content-type", "application/json")
 _WHOLE, _STREAM = ("accept", "application/json"), ("accept", EVENT_STREAM)
-_OTHERS, _CLAUDE = (Speech("bedrock", CANNOT, reads=frozenset(reads)) for reads in ((OWN,), (OWN, CLAUDES)))
+_MANY_CALLS = CANNOT | {"parallel_tools"}  # at models that cannot be held to one call at a time
 
 
 class Bedrock:
@@ -36,7 +38,7 @@ class Bedrock:
 
     def speech(self, model: str) -> Speech:
         """Converse."""
-        return _CLAUDE if "claude" in model.lower() else _OTHERS
+        return _speech(model)
 
     def encode(self, request: ChatRequest, endpoint: Endpoint, secret: str | None) -> UpstreamRequest:
         """POST base_url/model/ID/converse or …/converse-stream. Nothing of the client's headers."""
@@ -68,6 +70,12 @@ class Bedrock:
     def failure(self, status: int, headers: Mapping[str, str], body: bytes, now: float) -> Failure:
         """What an error answer means."""
         return failures.failure_of(status, headers, body, now)
+
+
+@lru_cache(1024)
+def _speech(model: str) -> Speech:
+    reads = frozenset((OWN, CLAUDES)) if "claude" in model.lower() else frozenset((OWN,))
+    return Speech("bedrock", CANNOT if traits_by_name(model).one_call_at_a_time else _MANY_CALLS, reads=reads)
 
 
 def _of_stream(body: bytes, request: ChatRequest) -> Chunk | Failure:

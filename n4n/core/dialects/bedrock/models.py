@@ -64,6 +64,11 @@ def traits_of(endpoint: Endpoint) -> Traits:
     return _traits(endpoint.upstream_model.lower(), endpoint.model.lower())
 
 
+def traits_by_name(model: str) -> Traits:
+    """Those that a model's own name tells."""
+    return _traits(model.lower(), "")
+
+
 @lru_cache(1024)
 def _traits(upstream: str, model: str) -> Traits:
     for name in (upstream, model):

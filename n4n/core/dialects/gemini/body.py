@@ -20,7 +20,7 @@ from n4n.core.dialects.gemini.tools import tool_config, tools
 from n4n.core.dialects.overlay import lay_over
 from n4n.core.errors import MalformedRequest
 
-CANNOT = frozenset(("audio_output", "logit_bias", "web_search"))  # of a chat
+CANNOT = frozenset(("audio_output", "logit_bias", "web_search", "parallel_tools"))  # of a chat
 _NUMBERS = {
     "temperature": "temperature", "top_p": "topP", "top_k": "topK", "presence_penalty": "presencePenalty",
     "frequency_penalty": "frequencyPenalty",
