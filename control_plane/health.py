@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,7 +19,9 @@ from n4n.core.catalog import Endpoint, Snapshot
 from n4n.core.errors import FailureClass, StoreUnavailable
 from n4n.core.health.seen import Seen
 from n4n.core.health.standing import share
+from n4n.core.probes.findings import Finding
 from n4n.runtime.health import scripts
+from n4n.runtime.probes import findings
 from n4n.runtime.stores import Store
 from n4n.runtime.wire import build_catalog
 
@@ -50,6 +52,7 @@ class Known:
     cooldown_until: float | None
     attempts: int
     errors: int
+    findings: tuple[str, ...] = ()  # of probers, about it and its accounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Report:
 class _Told:
     seen: Mapping[str, Seen] = field(default_factory=dict)
     cooling: Mapping[str, float] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
     redis: str = "ok"
 
 
@@ -120,6 +124,7 @@ class EndpointHealth:
             None if until is None else now + until,
             attempts,
             errors,
+            _about(endpoint, told.findings),
         )
 
     async def _told(self) -> _Told:
@@ -137,7 +142,9 @@ class EndpointHealth:
                 if answer.number <= number or len(answer.seen) < scripts.MOST_READ:
                     break
                 number = answer.number
-            return _Told(seen, scripts.cools(await store.command(scripts.cooling())))
+            cooling = scripts.cools(await store.command(scripts.cooling()))
+            found = findings.told(await store.command(findings.ask()))
+            return _Told(seen, cooling, tuple(findings.standing(found, self._now().timestamp() * 1000)))
         except StoreUnavailable as error:
             return _Told(redis=error.message)
 
@@ -150,6 +157,11 @@ class EndpointHealth:
         except DatabaseAway as error:
             return _Counted(database=str(error))
         return _Counted({name: (attempts, errors) for name, attempts, errors in rows}, total > MOST_ATTEMPTS)
+
+
+def _about(endpoint: Endpoint, found: Iterable[Finding]) -> tuple[str, ...]:
+    whose = {f"endpoint {endpoint.id}", *(f"account {account.name}" for account in endpoint.accounts)}
+    return tuple(f"{one.kind}: {one.message}" for one in found if one.about in whose)
 
 
 def _cooldown(endpoint: Endpoint, cooling: Mapping[str, float]) -> tuple[str, float | None]:

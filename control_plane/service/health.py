@@ -69,6 +69,7 @@ def _row(known: Known, now: float) -> fleet_pb2.EndpointHealth:
         errors=known.errors,
         price=_price(endpoint.price),
         last_success_ms=_ms(seen.good_at),
+        findings=known.findings,
     )
 
 

@@ -63,6 +63,8 @@ def show(report: HealthReport, args: Namespace) -> None:
         print_rows(rows, COLUMNS, "json", empty=empty)
     else:
         print_rows([{**row, **_shown(row)} for row in rows], COLUMNS, "table", empty=empty)
+        for line in (f"{one.endpoint}: {finding}" for one in report.endpoints for finding in one.findings):
+            print(line)
     if report.redis != "ok":
         note(f"Redis: {report.redis}; scores, breakers, cooldowns and measures are not known")
     if report.database != "ok":
@@ -99,6 +101,7 @@ def health_row(one: EndpointRow) -> dict[str, object]:
         "input_per_1m": number(one.input_per_1m),
         "output_per_1m": number(one.output_per_1m),
         "last_success": iso(one.last_success_ms),
+        "findings": list(one.findings),
     }
 
 

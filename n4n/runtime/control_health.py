@@ -38,6 +38,7 @@ class EndpointRow:
     input_per_1m: str | None
     output_per_1m: str | None
     last_success_ms: int | None
+    findings: tuple[str, ...] = ()  # of probers, about it and its accounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +88,5 @@ def _row(told: fleet_pb2.EndpointHealth) -> EndpointRow:
         input_per_1m=price.input_per_1m if price.HasField("input_per_1m") else None,
         output_per_1m=price.output_per_1m if price.HasField("output_per_1m") else None,
         last_success_ms=told.last_success_ms if told.HasField("last_success_ms") else None,
+        findings=tuple(told.findings),
     )

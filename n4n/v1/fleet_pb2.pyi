@@ -76,7 +76,7 @@ class HealthRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., window_ms: _Optional[int] = ...) -> None: ...
 
 class EndpointHealth(_message.Message):
-    __slots__ = ("endpoint", "model", "provider", "accounts", "region", "state", "weight", "score", "breaker", "breaker_until_ms", "cooldown_until_ms", "cooldown", "latency_ms", "ttft_ms", "ttft_p50_ms", "ttft_p95_ms", "tokens_per_s", "tokens_per_s_p50", "tokens_per_s_p95", "attempts", "errors", "price", "last_success_ms")
+    __slots__ = ("endpoint", "model", "provider", "accounts", "region", "state", "weight", "score", "breaker", "breaker_until_ms", "cooldown_until_ms", "cooldown", "latency_ms", "ttft_ms", "ttft_p50_ms", "ttft_p95_ms", "tokens_per_s", "tokens_per_s_p50", "tokens_per_s_p95", "attempts", "errors", "price", "last_success_ms", "findings")
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +100,7 @@ class EndpointHealth(_message.Message):
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     PRICE_FIELD_NUMBER: _ClassVar[int]
     LAST_SUCCESS_MS_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
     endpoint: str
     model: str
     provider: str
@@ -123,7 +124,8 @@ class EndpointHealth(_message.Message):
     errors: int
     price: _types_pb2.Price
     last_success_ms: int
-    def __init__(self, endpoint: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., accounts: _Optional[_Iterable[str]] = ..., region: _Optional[str] = ..., state: _Optional[str] = ..., weight: _Optional[float] = ..., score: _Optional[float] = ..., breaker: _Optional[str] = ..., breaker_until_ms: _Optional[int] = ..., cooldown_until_ms: _Optional[int] = ..., cooldown: _Optional[str] = ..., latency_ms: _Optional[float] = ..., ttft_ms: _Optional[float] = ..., ttft_p50_ms: _Optional[float] = ..., ttft_p95_ms: _Optional[float] = ..., tokens_per_s: _Optional[float] = ..., tokens_per_s_p50: _Optional[float] = ..., tokens_per_s_p95: _Optional[float] = ..., attempts: _Optional[int] = ..., errors: _Optional[int] = ..., price: _Optional[_Union[_types_pb2.Price, _Mapping]] = ..., last_success_ms: _Optional[int] = ...) -> None: ...
+    findings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, endpoint: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., accounts: _Optional[_Iterable[str]] = ..., region: _Optional[str] = ..., state: _Optional[str] = ..., weight: _Optional[float] = ..., score: _Optional[float] = ..., breaker: _Optional[str] = ..., breaker_until_ms: _Optional[int] = ..., cooldown_until_ms: _Optional[int] = ..., cooldown: _Optional[str] = ..., latency_ms: _Optional[float] = ..., ttft_ms: _Optional[float] = ..., ttft_p50_ms: _Optional[float] = ..., ttft_p95_ms: _Optional[float] = ..., tokens_per_s: _Optional[float] = ..., tokens_per_s_p50: _Optional[float] = ..., tokens_per_s_p95: _Optional[float] = ..., attempts: _Optional[int] = ..., errors: _Optional[int] = ..., price: _Optional[_Union[_types_pb2.Price, _Mapping]] = ..., last_success_ms: _Optional[int] = ..., findings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HealthReply(_message.Message):
     __slots__ = ("endpoints", "redis", "database", "cut")

@@ -138,5 +138,5 @@ async def test_bench_measures_an_endpoint_by_real_requests() -> None:
 
 def _row(name: str) -> EndpointRow:
     empty = dict.fromkeys(EndpointRow.__dataclass_fields__)
-    known = {"endpoint": name, "model": "m", "provider": "acme", "accounts": (), "score": 1.0, "attempts": 0, "errors": 0}
+    known = {"endpoint": name, "model": "m", "provider": "acme", "accounts": (), "score": 1.0, "attempts": 0, "errors": 0, "findings": ()}
     return EndpointRow(**{**empty, **known})  # type: ignore[arg-type]
