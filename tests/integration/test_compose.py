@@ -27,7 +27,7 @@ from tests.support.upstream import HostedUpstream, running_upstream
 SECRETS = {"POSTGRES_PASSWORD": "not-a-real-password", "N4N_ADMIN_TOKEN": ADMIN_TOKEN, "N4N_NODE_TOKEN": NODE_TOKEN}
 # From the Compose specification: what this file uses and may use.
 SERVICE_KEYS = {
-    "build", "cap_drop", "command", "depends_on", "env_file", "environment", "healthcheck", "image", "init", "ports", "read_only",
+    "build", "cap_drop", "command", "depends_on", "env_file", "environment", "healthcheck", "image", "init", "ports", "profiles", "read_only",
     "restart", "security_opt", "shm_size", "stop_grace_period", "tmpfs", "ulimits", "volumes",
 }  # fmt: skip
 TOP_KEYS = {"name", "services", "volumes"}
@@ -68,7 +68,9 @@ def test_the_file_holds_only_keys_that_compose_knows(services: dict[str, Service
 
 
 def test_there_are_two_of_each_plane_and_one_of_each_store(services: dict[str, Service]) -> None:
-    assert set(services) - set(ours(services)) == {"postgres", "redis", "balancer"}
+    watching = {name for name, service in services.items() if service.get("profiles") == ["monitoring"]}
+    assert watching == {"prometheus", "otel-collector", "tempo", "grafana"}
+    assert set(services) - set(ours(services)) - watching == {"postgres", "redis", "balancer"}
     assert sorted(ours(services)) == [f"{role}-{number}" for role in ("control-plane", "data-plane", "prober") for number in (1, 2)]
     for role, differs in (("control-plane", set()), ("data-plane", {"N4N_NODE"}), ("prober", {"N4N_NODE"})):
         first, second = ours(services, role).values()
