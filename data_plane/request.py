@@ -226,7 +226,7 @@ async def _call(
             call = await signed(call, router.secret(candidate.account), router.wall())
         async with router.upstream.send(call, record.request_id, phases, record.trace_line) as reply:
             record.reply = reply
-            if spending is not None:
+            if spending is not None and spending.holds_account:
                 spending.told(reply.headers, router.wall())
             try:
                 if reply.status != 200:

@@ -28,6 +28,7 @@ from n4n.core.verdicts import RATE_S, class_of, hint_s
 from n4n.runtime.labels import new_reservation_id
 from n4n.runtime.limits import Party, Reservation
 
+_PRIORITIES: Mapping[str, Priority] = {one.value: one for one in Priority}
 _OVERTAKING_S = 0.01  # a newcomer looks at the line again after so long
 _KEPT_ABOVE = 0.2  # what has to be left of an account's quota for a conversation to keep to it
 
@@ -37,7 +38,7 @@ def begin(quotas: Quotas, key: Key, chat: ChatRequest, priority: str, made: Plan
     caller = quotas.caller(key)
     if caller is None and not made.candidates[0].account.limits and not _any_limited(made):
         return None
-    return Spending(quotas, key, caller, chat, Priority(priority), made, record)
+    return Spending(quotas, key, caller, chat, _PRIORITIES[priority], made, record)
 
 
 def _any_limited(made: Plan) -> bool:
@@ -80,10 +81,11 @@ class Spending:
         CallerLimited, BudgetExceeded: the caller has none.
         """
         if not candidate.spare_accounts and self._fits(candidate.account, candidate.endpoint):
-            short_until = await self._reserved(self._quotas.account(candidate.account, candidate.endpoint))
+            party = self._quotas.account(candidate.account, candidate.endpoint)
+            short_until = await self._reserved(party)
             if short_until is not None:
                 return Cooldown(short_until, FailureClass.RATE_LIMITED)
-            self._served()
+            self._served(party)
             return candidate
         soonest: float | None = None
         for one in self._by_what_is_left(candidate):
@@ -92,9 +94,7 @@ class Spending:
             party = self._quotas.account(one.account, one.endpoint)
             short_until = await self._reserved(party)
             if short_until is None:
-                self._served()
-                if party is not None and self._priority is not Priority.INTERACTIVE and self._quotas.waiting[Priority.INTERACTIVE]:
-                    self._quotas.check_order(party)
+                self._served(party)
                 return one
             soonest = short_until if soonest is None else min(soonest, short_until)
         return None if soonest is None else Cooldown(soonest, FailureClass.RATE_LIMITED)
@@ -122,10 +122,14 @@ class Spending:
         """Whether it was quota that the last candidate lacked."""
         return self._short is not None
 
+    @property
+    def holds_account(self) -> bool:
+        """Whether an account's limits wait for what its provider says."""
+        return self._account is not None
+
     def told(self, headers: Mapping[str, str], wall: float) -> None:
         """The provider's answer bore these headers."""
-        if self._account is not None:
-            self._quotas_told = read_quotas(headers, wall)
+        self._quotas_told = read_quotas(headers, wall)
 
     def attempted(self, failure: Failure | None, usage: Usage | None) -> None:
         """The attempt ended: the account is settled. `usage` None: the provider told none."""
@@ -231,9 +235,12 @@ class Spending:
     def _fits_any(self, made: Plan) -> bool:
         return any(self._fits(account, one.endpoint) for one in made.candidates for account in one.endpoint.accounts)
 
-    def _served(self) -> None:
+    def _served(self, party: Party | None) -> None:
         self._short = None
-        self._left_line(served=True)
+        if self._place is not None:
+            self._left_line(served=True)
+        if party is not None and self._priority is not Priority.INTERACTIVE and self._quotas.waiting[Priority.INTERACTIVE]:
+            self._quotas.check_order(party)
 
     def _left_line(self, *, served: bool) -> None:
         if self._place is not None and self._line is not None:

@@ -76,7 +76,7 @@ class Party:
     def settle(self, id: bytes, draw: Draw, told: Settlement, numbers: tuple[float, ...] = ()) -> Command:
         """SETTLE, for one reservation; `numbers`: as it was answered, which matters to budgets alone."""
         (made, head), took = self._settle, told.took
-        ended = 1.0, draw.tokens, took.requests, took.tokens, told.until_ms, flags_of(draw, told)
+        ended = 1.0, draw.tokens, took.requests, took.tokens, told.until_ms, draw.stream + 2 * told.refused
         if not told.floors:
             return Command(made.pack(head, id, _ENDED, *ended, b"\r\n"), self.name, "settle", SETTLE)
         floors = doubles([told.floors.get(bucket.name, 0.0) for bucket in self.subjects[0].buckets])

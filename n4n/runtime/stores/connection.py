@@ -16,7 +16,7 @@ from hiredis import ProtocolError, Reader
 from n4n.core.errors import StoreRefused, StoreUnavailable
 from n4n.runtime.stores.calls import NO_ANSWER, Call, Unheard
 from n4n.runtime.stores.commands import pack
-from n4n.runtime.stores.replies import Ask, Ill, Moved, NoScript, NotNow, Refused, Reply, ReplyError, Verdict, Wrong, verdict
+from n4n.runtime.stores.replies import Ask, Ill, Moved, NoScript, NotNow, Refused, ReplyError, Verdict, Wrong, verdict
 from n4n.runtime.stores.tally import Tally
 
 READ_BUFFER = 64 << 10
@@ -199,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
             if type(reply) is ReplyError:
                 self._take_error(call, verdict(str(reply)))
             else:
-                hits += call.answer(cast(Reply, reply))
+                hits += call.answer(reply)
         self._tally.hits += hits
 
     def _take_error(self, call: Call, means: Verdict) -> None:
