@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tests.soak.ledger.run import Plan, run
+from tests.soak.reports import WANTED_REPORT_S, measured
 
 
 def test_the_ledger_is_the_providers_bill_to_the_last_decimal(stores_folder: Path) -> None:
@@ -22,3 +23,10 @@ def test_nothing_is_lost_and_nothing_is_twice_while_everything_is_killed(stores_
 
     assert report.good, report
     assert len(report.faults) == 5, report
+
+
+async def test_every_report_answers_within_a_second(postgres_url: str) -> None:
+    """Of 20,000 rows; `python -m tests.soak.reports` asks a million, and lets rows come in while a router serves."""
+    figures = await measured(postgres_url, 20_000)
+
+    assert len(figures.reports) == 11 and max(figures.reports.values()) < WANTED_REPORT_S, figures
