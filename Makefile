@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check bench bench-discovery soak soak-memory soak-probers soak-budgets soak-ledger soak-reports proto lock format
+.PHONY: help install up test check bench bench-discovery soak soak-memory soak-probers soak-budgets soak-ledger soak-reports soak-health proto lock format
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,9 @@ soak-budgets: $(VENV)/dev.stamp  ## budgets while Redis loses everything, router
 
 soak-probers: $(VENV)/dev.stamp  ## three probers and 720 endpoints, one killed, one stopped: rate and gaps (ARGS="--interval 30")
 	@$(BIN)/python -m tests.soak.probers $(ARGS)
+
+soak-health: $(VENV)/dev.stamp  ## incidents on a virtual clock: shares, scores and what clients noticed, drawn into docs/ (ARGS="--rate 20")
+	@$(BIN)/python -m tests.soak.health $(ARGS)
 
 soak-ledger: $(VENV)/dev.stamp  ## twice 20,000 mixed requests beside a provider's own bill, once while everything is killed (ARGS="--requests 2000")
 	@$(BIN)/python -m tests.soak.ledger $(ARGS)

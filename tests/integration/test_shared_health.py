@@ -16,8 +16,10 @@ from n4n.core.health.policy import HealthPolicy
 from n4n.core.health.signals import Signal, Source
 from n4n.core.health.standing import Policies
 from n4n.runtime.health import SharedHealth
+from n4n.runtime.health.scripts import CHANGES
 from n4n.runtime.limits import Limits, Sight
 from n4n.runtime.stores import Store
+from n4n.runtime.stores.slots import slot_of
 from tests.support.answers import error
 from tests.support.router import catalog, running_router
 from tests.support.store import Changes, open_store, starting_store
@@ -122,23 +124,37 @@ async def test_measures_are_shared_and_what_is_not_in_the_catalog_is_left_alone(
             assert set(second.seen) == {"b"}
 
 
-async def test_while_redis_is_away_a_router_goes_on_alone_and_learns_again_when_it_is_back(server: ValkeyServer) -> None:
+@pytest.mark.parametrize("kind", ["one server", "three nodes"])
+async def test_while_redis_is_away_a_router_goes_on_alone_and_learns_again_when_it_is_back(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
     changes = Changes()
-    async with open_store(server.url) as other, open_store(server.url, changes, deadline_s=0.05) as store:
+    stopped, url = _holder(kind, request)
+    async with open_store(url) as other, open_store(url, changes, deadline_s=0.05) as store:
         async with sharing(other) as neighbour, sharing(store) as router:
             neighbour.tell([bad("a")])
             await until(lambda: router.score("a") < 1.0)
-            server.freeze()
-            await changes.until(lambda: store.state is not Breaker.CLOSED)
-
-            router.tell([bad("a"), bad("b"), bad("b"), bad("b")])
-            assert router.seen["b"].breaker.kept is Breaker.OPEN, "decided here and at once"
-            assert router.score("a") == pytest.approx(0.95**4, rel=1e-3)
-
-            server.thaw()
-            await changes.until(lambda: store.state is Breaker.CLOSED)
-            neighbour.tell([bad("a"), bad("a")])
+            stopped.freeze()
+            try:
+                await changes.until(lambda: store.state is not Breaker.CLOSED)
+                router.tell([bad("a"), bad("b"), bad("b"), bad("b")])
+                assert router.seen["b"].breaker.kept is Breaker.OPEN, "decided here and at once"
+                assert router.score("a") == pytest.approx(0.95**4, rel=1e-2)
+            finally:
+                stopped.thaw()
+            await changes.until(lambda: store.state is Breaker.CLOSED, 20)
+            await until(lambda: other.state is Breaker.CLOSED, 20)
+            neighbour.tell([bad("a"), bad("a"), bad("a")])
             await until(lambda: router.seen["a"].breaker.kept is Breaker.OPEN)
+
+
+def _holder(kind: str, request: pytest.FixtureRequest) -> tuple[ValkeyServer, str]:
+    """The server that health lives on, and where to find it."""
+    if kind == "one server":
+        server: ValkeyServer = request.getfixturevalue("server")
+        return server, server.url
+    cluster: ValkeyCluster = request.getfixturevalue("cluster")
+    return cluster.master_of(slot_of(CHANGES)), cluster.url
 
 
 async def test_a_redis_that_lost_everything_is_told_anew(server: ValkeyServer) -> None:

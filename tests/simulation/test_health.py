@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from data_plane.health import Health, Measured
 from n4n.core.breaker import Breaker, allows
-from n4n.core.catalog import BreakerPolicy, Model
+from n4n.core.catalog import BreakerPolicy, Model, StreamGuardPolicy
 from n4n.core.directives import NONE, parse
 from n4n.core.errors import Failure, FailureClass
 from n4n.core.plan import plan
-from tests.simulation.incidents import INCIDENTS, run
+from tests.simulation.incidents import INCIDENTS, Incident, run
+from tests.simulation.load import GOOD
+from tests.simulation.world import DONE, FINISH, ROLE, Script, spoken
 from tests.support.endpoints import chat, endpoint, model, priced, snapshot, world
 
 REQUESTS, RATE = 20_000, 100.0
@@ -133,3 +135,19 @@ def test_latency_that_drifts_away_moves_who_asks_for_the_quickest() -> None:
 
     assert course.share(end=40) > 0.9 and course.share(begin=150) < 0.1
     assert max(course.ttft_s) < 2.0
+
+
+def trickle(_: float, stream: bool, __: random.Random) -> Script:
+    """A stream that says a word every two seconds."""
+    if not stream:
+        return GOOD[False]
+    return Script(0.1, 200, ((0.0, ROLE), *((2.0 if at else 0.0, spoken("1", at)) for at in range(5)), (0.0, FINISH), (0.0, DONE)))
+
+
+def test_a_stream_that_trickles_is_left_for_another_before_the_client_saw_it() -> None:
+    guarded = model(stream_guard=StreamGuardPolicy(max_hold_ms=300, min_tokens_per_s=10.0))
+    course = run(Incident("a word every two seconds", trickle, guarded), rate=10, seconds=30)
+
+    assert course.failed == 0
+    assert max(course.ttft_s) < 1.5, "nobody waited for the second word"
+    assert course.share(begin=10) < course.share(end=2)
