@@ -20,7 +20,7 @@ from n4n.cli.house import House, Running
 from n4n.cli.output import Refused, note
 from n4n.cli.ports import LOOPBACK, reachable
 from n4n.cli.router_probe import Router
-from n4n.cli.settling import Settled, runtime_of, settle
+from n4n.cli.settling import Settled, runtime_of, settle, with_prober
 from n4n.cli.signals import Signals
 from n4n.cli.welcome import welcome
 from n4n.core.document import parse_document
@@ -31,6 +31,7 @@ from n4n.runtime.settings import read_settings
 READY_WITHIN_S = 60.0
 TELL_AFTER_S = 1.0
 LOOK_S = 0.02  # while starting; afterwards only signals and planned restarts wake us
+PROBER_LOOK_S = 0.2
 KILLED = 137
 
 
@@ -98,6 +99,8 @@ class Up:
         self._signals = signals
         self._given = given
         self._begun = time.monotonic()
+        self._runtime: dict[str, object] = {}
+        self._prober_is_untold = False  # it was started, and does not answer yet
 
     def __repr__(self) -> str:
         return f"<Up in {self._home.path}: {self._house!r}>"
@@ -108,8 +111,11 @@ class Up:
             self._start()
             if self._settings.probers:  # last: nobody waits for it
                 self._house.start(services.prober(self._settings))
+                self._prober_is_untold = self._settings.prober_port != 0
             while not self._signals.stopping:
-                self._signals.wait(self._house.look_after())
+                wait_s = self._house.look_after()
+                self._signals.wait(min(wait_s, PROBER_LOOK_S) if self._prober_is_untold else wait_s)
+                self._tell_of_prober()
         except Stopped:
             pass
         finally:
@@ -192,9 +198,16 @@ class Up:
             pids = self._house.pids()
             runtime["sim"] = {name: {"port": port, "pid": pids[name]} for name, port in self._settled.sim_ports.items()}
         self._home.announce(runtime)
+        self._runtime = runtime
         with suppress(BrokenPipeError):
             took_s = time.monotonic() - self._begun
             print(welcome(self._base_url, furnished.api_key, furnished.example_model, furnished.obstacle, took_s), flush=True)
+
+    def _tell_of_prober(self) -> None:
+        """Where its metrics are, as soon as they are there."""
+        if self._prober_is_untold and ports.accepts(reachable(self._settings.host), self._settings.prober_port):
+            self._prober_is_untold = False
+            self._home.announce(with_prober(self._runtime, self._settings))
 
     @property
     def _base_url(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import n4n
 from n4n.catalogs.simulated import SERVERS
@@ -46,6 +47,12 @@ def settle(wanted: Settings, home: Home, *, with_sim: bool, patient: bool, keep_
     return Settled(settings, now, {name: port for name, port in before.items() if now.get(name) != port})
 
 
+def with_prober(runtime: Mapping[str, object], settings: Settings) -> dict[str, object]:
+    """The same once the prober answers too."""
+    urls = cast(list[str], runtime["metrics_urls"])
+    return {**runtime, "metrics_urls": [*urls, f"http://{reachable(settings.host)}:{settings.prober_port}/metrics"]}
+
+
 def _metrics_port(wanted: Settings, admin_port: int) -> int:
     """The one that was asked for; else, where it is taken (by another n4n up), any free one, as nobody must type it."""
     if wanted.metrics_port == 0 or "N4N_METRICS_PORT" in os.environ:
@@ -78,8 +85,6 @@ def runtime_of(settings: Settings, base_url: str, api_key: str) -> dict[str, obj
     metrics = [f"{base_url.removesuffix('/v1')}/metrics"]
     if settings.metrics_port:
         metrics.append(f"http://{reachable(settings.admin_host)}:{settings.metrics_port}/metrics")
-    if settings.probers and settings.prober_port:
-        metrics.append(f"http://{reachable(settings.host)}:{settings.prober_port}/metrics")
     return {
         "base_url": base_url,
         "api_key": api_key,

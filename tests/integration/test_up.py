@@ -134,6 +134,7 @@ def test_probes_are_a_node_and_a_tenant_of_their_own(running: Machine) -> None:
 
     wait_until(lambda: bool(probers()))
     assert (probers()[0]["connected"], probers()[0]["access_version"], probers()[0]["lag_ms"]) == (True, 0, 0)
+    wait_until(lambda: len(cast(list[str], running.runtime["metrics_urls"])) == 3)
     metrics = next(url for url in cast(list[str], running.runtime["metrics_urls"]) if fetched(url, "n4n_probe_tasks"))
     wait_until(lambda: "n4n_probes_total" in fetched(metrics, ""))
     for path in ("live", "ready"):
