@@ -134,6 +134,14 @@ class Planned:
         return self.many_us / self.few_us
 
 
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """One turn of a skin before a dialect: microseconds of CPU for a request with its whole answer, and with a stream."""
+
+    whole_us: float
+    stream_us: float
+
+
 @dataclass(slots=True)
 class Measured:
     """Everything, by trial and peer."""
@@ -144,6 +152,7 @@ class Measured:
     guard: list[Guarded] = field(default_factory=list)
     workers: dict[str, list[Shares]] = field(default_factory=dict)
     metered: dict[str, dict[str, list[Run]]] = field(default_factory=dict)  # by kind of answer and peer
+    translated: dict[str, list[Translated]] = field(default_factory=dict)  # by `skin ▸ dialect`
     memory: list[Memory] = field(default_factory=list)
     plans: list[Planned] = field(default_factory=list)
 

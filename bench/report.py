@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from bench.measured import METERED, Began, Guarded, Low, Measured, Memory, Planned, Run, Runs, Shares, calm, middle
+from bench.measured import METERED, Began, Guarded, Low, Measured, Memory, Planned, Run, Runs, Shares, Translated, calm, middle
+from bench.payloads import EVENTS
 from bench.proxies import BARE, NGINX
 from bench.routers import SGLANG
+from bench.translate import OWN
 from bench.trials import AT_ONCE, LOW_RATE, Load, Trial
 
 BEGIN = "<!-- bench:begin (written by make bench) -->"
@@ -35,6 +37,8 @@ def tables(measured: Measured, trials: Iterable[Trial]) -> list[str]:
         made.append(plans_table(measured.plans))
     if measured.metered:
         made.append(metering_table(measured))
+    if measured.translated:
+        made.append(translated_table(measured.translated))
     if measured.memory:
         made.append(memory_table(measured.memory))
     return made
@@ -151,6 +155,20 @@ def plans_table(turns: Sequence[Planned]) -> str:
         ["the same, 5,000 models", _of(turns, lambda one: one.many_us, ".1f"), _of(turns, lambda one: one.many_us / one.request_us, ".3f")],
     ]
     return markdown("Where a request goes", ["", "CPU µs", "of a request"], rows)
+
+
+def translated_table(turns: Mapping[str, Sequence[Translated]]) -> str:
+    """What a skin before each dialect costs, beside the same skin before its own, where nothing is translated."""
+    heads = ["", "JSON, CPU µs", "× untranslated", f"stream of {EVENTS} events, CPU µs", "× untranslated"]
+    rows = []
+    for name, seen in turns.items():
+        skin = name.split()[0]
+        own = turns[f"{skin} ▸ {OWN[skin]}"]
+        row = [name]
+        for value in (lambda one: one.whole_us, lambda one: one.stream_us):
+            row += [_of(seen, value, ",.0f"), f"{(middle(seen, value) or 0) / (middle(own, value) or 1):.2f}"]
+        rows.append(row)
+    return markdown("Translation, in process: a request read and written, its answer read and said", heads, rows)
 
 
 def memory_table(turns: Sequence[Memory]) -> str:

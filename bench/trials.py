@@ -15,6 +15,7 @@ from bench.measured import Began, Guarded, Low, Measured, Memory, Planned, Run, 
 from bench.peers import PACED, PACED_UNGUARDED, PLAIN, TLS, UNGUARDED, Peer
 from bench.planning import FEW, MANY, decisions_us
 from bench.streams import break_off, run_streams
+from bench.translate import Translation
 from bench.turns import Turns
 from n4n.core.catalog import StreamGuardPolicy
 
@@ -271,6 +272,7 @@ def trials(*, quick: bool) -> dict[str, Trial]:
         Workers(),
         Metering(),
         Decision(),
+        Translation(),
         Keeps(500, 10_000, 500) if quick else Keeps(),
     )
     return {trial.name: trial for trial in found}
