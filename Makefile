@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check bench bench-discovery soak soak-memory soak-probers soak-budgets soak-ledger soak-reports soak-health proto lock format
+.PHONY: help install up test check bench bench-discovery soak soak-limits soak-memory soak-probers soak-budgets soak-ledger soak-reports soak-health proto lock format
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ bench-discovery: $(VENV)/dev.stamp  ## measure how a catalog reaches 200 routers
 
 soak: $(VENV)/dev.stamp  ## steady load while everything is killed, stopped and replaced (ARGS="--minutes 10")
 	@$(BIN)/python -m tests.soak $(ARGS)
+
+soak-limits: $(VENV)/dev.stamp  ## limits over three routers and one Redis, overloaded, killed and stopped (ARGS="rpm places --minutes 1")
+	@$(BIN)/python -m tests.soak.limits $(ARGS)
 
 soak-memory: $(VENV)/dev.stamp  ## a million requests and 50,000 broken streams: does a worker keep its memory (ARGS="--requests 50000 --aborted 2000")
 	@$(BIN)/python -m tests.soak.memory $(ARGS)
