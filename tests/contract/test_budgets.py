@@ -15,7 +15,7 @@ from n4n.core.budgets import DAY_MS, HOUR_MS, Budget, Unit
 from n4n.core.limits.levels import Refusal, Settlement
 from n4n.core.limits.purse import Overspent, Purse, Spent, Term, term_of
 from n4n.core.limits.subjects import Draw, Took, key_subject, tenant_subject
-from n4n.runtime.limits.budgets import KnownSpending, SpendingParty, owner_of, seed
+from n4n.runtime.limits.budgets import KnownSpending, SpendingParty, owner_of, seed, told_text
 from n4n.runtime.limits.packed import Known
 from n4n.runtime.stores import Store
 from tests.support.store import open_store
@@ -180,15 +180,13 @@ class Shifted(SpendingParty):
 
     @property
     def terms(self) -> tuple[tuple[Term, ...], ...]:
-        return tuple(
-            tuple(
-                one
-                if one.slot_ms
-                else replace(one, previous=one.previous + self.shift_ms, begins=one.begins + self.shift_ms, ends=one.ends + self.shift_ms)
-                for one in terms
-            )
-            for terms in super().terms
-        )
+        found = tuple(tuple(self._shifted(one) for one in terms) for terms in super().terms)
+        self._texts = tuple(map(told_text, found))
+        return found
+
+    def _shifted(self, one: Term) -> Term:
+        by = 0 if one.slot_ms else self.shift_ms
+        return replace(one, previous=one.previous + by, begins=one.begins + by, ends=one.ends + by)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)

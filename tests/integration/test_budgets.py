@@ -111,7 +111,11 @@ async def test_every_skin_says_so_in_its_own_envelope(server: ValkeyServer, path
         "messages": {"messages": [{"role": "user", "content": "ping"}], "max_tokens": 10},
         "embeddings": {"input": "ping"},
     }
-    async with ScriptedUpstream() as upstream, routers_of(server, catalog(upstream.base_url), tenant_budgets=(usd("1"),)) as (router,):
+    supports = {"endpoint": {"supports": ["embeddings"]}} if path == "embeddings" else {}
+    async with (
+        ScriptedUpstream() as upstream,
+        routers_of(server, catalog(upstream.base_url, **supports), tenant_budgets=(usd("1"),)) as (router,),  # type: ignore[arg-type]
+    ):
         with server.client() as client:
             now = round(time.time() * 1000)
             owner = owner_of(plain_subject("acme"), router.state.access.keys["testtesttest"].tenant_budgets)
@@ -119,6 +123,7 @@ async def test_every_skin_says_so_in_its_own_envelope(server: ValkeyServer, path
             client.execute_command(*_words(seed(owner, now, {"usd/day": (since, pico_of("1"), ())}).packed))
         async with router.http.post(f"{router.base_url}/{path}", json={"model": "m", **asks[path]}, headers=router.headers()) as response:
             body = await response.json()
+        assert response.status == 402, body
         told = body["error"]
         assert (response.status, response.headers["x-should-retry"], told["n4n"]["budget"]["of"]) == (402, "false", "tenant")
         assert body.get("type") == ("error" if path == "messages" else None)

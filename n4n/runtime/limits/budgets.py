@@ -20,7 +20,7 @@ from n4n.core.limits.subjects import Draw, Subject
 from n4n.runtime.limits.packed import Known, Party, flags_of
 from n4n.runtime.stores import Command, Script, Word
 
-_DRAWN, _ENDED, _SPENT = Struct("<5d"), Struct("<6d"), Struct("<4d")
+_DRAWN, _ENDED = Struct("<5d"), Struct("<6d")
 _FIRST_BUDGET = -10  # how the script tells which budget is short: this, and one less for each before it
 
 
@@ -65,7 +65,7 @@ class KnownSpending(msgspec.Struct, weakref=True):
 class SpendingParty(Party):
     """`wall_ms`: Unix time; `spending`: where what is told of each owner is noted. One of its reservations holds their budgets too."""
 
-    __slots__ = ("_terms", "_until_ms", "_wall_ms", "all_keys", "owners", "spending")
+    __slots__ = ("_count", "_levels", "_names", "_terms", "_texts", "_until_ms", "_wall_ms", "all_keys", "owners", "spending")
 
     def __init__(
         self,
@@ -78,7 +78,11 @@ class SpendingParty(Party):
         super().__init__(subjects, knowns)
         self.owners, self.spending, self._wall_ms = tuple(owners), tuple(spending), wall_ms
         self.all_keys = [*self.keys, *(key for owner in owners for key in owner.keys)]
+        self._count = sum(len(owner.budgets) for owner in owners)
+        self._levels = Struct(f"<{4 * self._count}d")
+        self._names = [(known.spent, kept_name(one)) for owner, known in zip(owners, spending, strict=True) for one in owner.budgets]
         self._terms: tuple[tuple[Term, ...], ...] = ()
+        self._texts: tuple[str, ...] = ()  # of each owner what does not change before a window ends
         self._until_ms = -1.0
 
     @property
@@ -87,6 +91,7 @@ class SpendingParty(Party):
         now = self._wall_ms()
         if now >= self._until_ms:
             self._terms = tuple(tuple(term_of(one, int(now)) for one in owner.budgets) for owner in self.owners)
+            self._texts = tuple(map(told_text, self._terms))
             self._until_ms = min((term.ends for terms in self._terms for term in terms if not term.slot_ms), default=math.inf)
         return self._terms
 
@@ -94,8 +99,8 @@ class SpendingParty(Party):
         """RESERVE_BUDGETS, for one reservation."""
         drawn = _DRAWN.pack(1.0, draw.tokens, draw.reserve, draw.stream, lease_ms)
         args: list[Word] = [self.spec, id, drawn, len(self.owners), *held_by(draw), repr(lease_ms)]
-        for terms, known in zip(self.terms, self.spending, strict=True):
-            args += _words(terms, known)
+        for text, floors in self._told():
+            args += (text, floors)
         return RESERVE_BUDGETS.call(self.all_keys, args)
 
     def settle(self, id: bytes, draw: Draw, told: Settlement, numbers: tuple[float, ...] = ()) -> Command:
@@ -104,35 +109,36 @@ class SpendingParty(Party):
         ended = _ENDED.pack(1.0, draw.tokens, took.requests, took.tokens, told.until_ms, flags_of(draw, told))
         spent = (int(told.billed.spend), int(told.billed.tokens)) if numbers else (0, 0)
         args: list[Word] = [self.spec, id, ended, len(self.owners), *held_by(draw), *spent]
-        windows = iter([one.window for owner in self.spent(numbers) for one in owner] if numbers else ())
-        for terms, known in zip(self.terms, self.spending, strict=True):
-            args += _words(terms, known)
-            args += [next(windows, 0) for _ in terms]
+        at = len(numbers) - 4 * self._count + 2
+        for owner, (text, floors) in zip(self.owners, self._told(), strict=True):
+            end = at + 4 * len(owner.budgets)
+            args += (text, floors, " ".join([str(int(window)) for window in numbers[at:end:4]]))
+            at = end
         return SETTLE_BUDGETS.call(self.all_keys, args)
 
     def renew_budgets(self, held: Mapping[bytes, Draw], lease_ms: float = LEASE_MS) -> Command:
         """RENEW_BUDGETS, for reservations that are held; it also tells what this router knows to be spent."""
         args: list[Word] = [len(self.owners), repr(lease_ms)]
-        for terms, known in zip(self.terms, self.spending, strict=True):
-            args += _words(terms, known)
+        for text, floors in self._told():
+            args += (text, floors)
         for id, draw in held.items():
             args += [*held_by(draw), id]
         return RENEW_BUDGETS.call(self.all_keys[len(self.keys) :], args)
 
     def read(self, reply: object, id: bytes) -> tuple[float, ...]:
         """What limits were answered, and then of each budget four numbers."""
-        if not isinstance(reply, bytes) or len(reply) != self._size + self._count * _SPENT.size:
+        if not isinstance(reply, bytes) or len(reply) != self._size + self._levels.size:
             raise StoreRefused("CROSSED", "reserve")
-        numbers = super().read(reply[: self._size], id)
-        return numbers + Struct(f"<{4 * self._count}d").unpack_from(reply, self._size)
+        return super().read(reply[: self._size], id) + self._levels.unpack_from(reply, self._size)
 
     def note(self, numbers: tuple[float, ...], now_ms: float) -> None:
         """Remembers what was told."""
         if numbers[1] > _FIRST_BUDGET:
             super().note(numbers, now_ms)
-        for terms, levels, known in zip(self.terms, self.spent(numbers), self.spending, strict=True):
-            for term, level in zip(terms, levels, strict=True):
-                known.spent[term.name] = level.window, level.spent
+        at = len(numbers) - 4 * self._count
+        for spent, name in self._names:
+            spent[name] = int(numbers[at + 2]), int(numbers[at])
+            at += 4
 
     def spent(self, numbers: tuple[float, ...]) -> list[list[Spent]]:
         """How the budgets of each owner stood in an answer."""
@@ -161,17 +167,19 @@ class SpendingParty(Party):
             reserved=levels[at].reserved,
         )
 
-    @property
-    def _count(self) -> int:
-        return sum(len(owner.budgets) for owner in self.owners)
+    def _told(self) -> list[tuple[str, str]]:
+        """Of each owner its budgets as scripts take them, and what they have spent at least."""
+        terms = self.terms
+        return [
+            (text, " ".join([str(known.floor(term)) for term in of_owner]))
+            for text, of_owner, known in zip(self._texts, terms, self.spending, strict=True)
+        ]
 
 
 def seed(owner: Owner, now_ms: int, spent: Mapping[str, tuple[int, int, Iterable[tuple[int, int]]]]) -> Command:
     """What budgets of one owner have spent at least: by name the window, what is spent in it, and of a rolling one its slots."""
     terms = [(term_of(one, now_ms), spent[one.name]) for one in owner.budgets if one.name in spent]
-    args: list[Word] = [len(terms)]
-    for term, (_, floor, _) in terms:
-        args += _term(term, floor)
+    args: list[Word] = [told_text([term for term, _ in terms]), " ".join(str(floor) for _, (_, floor, _) in terms)]
     for term, (window, _, slots) in terms:
         filled = list(slots) if term.slot_ms else []
         args += [window, len(filled), *(number for slot in filled for number in slot)]
@@ -188,16 +196,10 @@ def kept_name(budget: Budget) -> str:
     return f"{budget.name}@{budget.since_ms}" if budget.slots is not None else budget.name
 
 
-def _words(terms: Sequence[Term], known: KnownSpending) -> list[Word]:
-    words: list[Word] = [len(terms)]
-    for term in terms:
-        words += _term(term, known.floor(term))
-    return words
-
-
-def _term(term: Term, floor: int) -> list[Word]:
-    unit = 0 if term.unit is Unit.USD else 1
-    soft = 1 if term.soft else 0
-    return [
-        term.name, unit, term.amount, soft, term.slot_ms, term.slots, term.previous, term.begins, term.ends, floor, term.since,
-    ]  # fmt: skip
+def told_text(terms: Sequence[Term]) -> str:
+    """Budgets as scripts take them: ten words each."""
+    return " ".join(
+        f"{one.name} {0 if one.unit is Unit.USD else 1} {one.amount} {1 if one.soft else 0} {one.slot_ms} {one.slots}"
+        f" {one.previous} {one.begins} {one.ends} {one.since}"
+        for one in terms
+    )

@@ -2,8 +2,9 @@
 -- A purse, of a key or a tenant, is a hash: ru, rt, what is reserved of pico-USD and tokens; and of each budget NAME:w, when its window
 -- began, NAME:s, what is spent in it, NAME:k, 2 where a control plane told of its spending, 1 where it began lately, NAME:u, what was spent
 -- while that was not known; of a rolling one NAME#slot. And a sorted set: "pico-USD tokens reservation" by when it expires.
--- KEYS: those of the limits, then of each purse both. Of each budget eleven words: name, unit (0: pico-USD, 1: tokens), amount, 1 for a soft one,
--- slot in ms (0: of the calendar), slots, when the window before began, when this one did, when it ends, what is spent at least, since when.
+-- KEYS: those of the limits, then of each purse both. The budgets of a purse are two words of ARGV. The first has ten of each budget in it: name,
+-- unit (0: pico-USD, 1: tokens), amount, 1 for a soft one, slot in ms (0: of the calendar), slots, when the window before began, when this one
+-- did, when it ends, since when; the second what is spent of each at least.
 local young_ms, unknown_share, kept_ms = 10000, 0.1, 8640000000
 local function exact(number) return string.format('%.17g', number) end
 local function loaded(at, now)
@@ -83,17 +84,22 @@ local function leveled(purse, term, now)
   end
   term.spent, term.wait = spent, wait
 end
+local function words_of(text)
+  local words = {}
+  for word in string.gmatch(text, '%S+') do words[#words + 1] = word end
+  return words
+end
 local function terms_at(at)
-  local terms = {}
-  for n = 1, tonumber(ARGV[at]) do
-    local i = at + 1 + (n - 1) * 11
+  local words, floors, terms = words_of(ARGV[at]), words_of(ARGV[at + 1]), {}
+  for n, floor in ipairs(floors) do
+    local i = 10 * n - 9
     terms[n] = {
-      name = ARGV[i], unit = tonumber(ARGV[i + 1]), amount = tonumber(ARGV[i + 2]), soft = ARGV[i + 3] == '1', slot_ms = tonumber(ARGV[i + 4]),
-      slots = tonumber(ARGV[i + 5]), previous = tonumber(ARGV[i + 6]), begins = tonumber(ARGV[i + 7]), ends = tonumber(ARGV[i + 8]),
-      floor = tonumber(ARGV[i + 9]), since = tonumber(ARGV[i + 10]),
+      name = words[i], unit = tonumber(words[i + 1]), amount = tonumber(words[i + 2]), soft = words[i + 3] == '1',
+      slot_ms = tonumber(words[i + 4]), slots = tonumber(words[i + 5]), previous = tonumber(words[i + 6]), begins = tonumber(words[i + 7]),
+      ends = tonumber(words[i + 8]), since = tonumber(words[i + 9]), floor = tonumber(floor),
     }
   end
-  return terms, at + 1 + #terms * 11
+  return terms, at + 2
 end
 local function booked(purse, term, window, spent, now)
   if spent == 0 then return end

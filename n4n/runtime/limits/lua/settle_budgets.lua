@@ -1,6 +1,6 @@
 -- Behind budgets.lua and `limits`, which is settle.lua: what was reserved of budgets is free, what was spent counts, by whoever reserved, once.
--- ARGV: the three of settle.lua, purses, what was reserved and what is spent of pico-USD and tokens; then of each purse its budgets, and after
--- them in which window each was reserved. Answers as settle.lua.
+-- ARGV: the three of settle.lua, purses, what was reserved and what is spent of pico-USD and tokens; then of each purse its budgets, and in
+-- a word in which window each was reserved. Answers as settle.lua.
 local now, count, at = time_ms(), tonumber(ARGV[4]), 9
 local member = ARGV[5] .. ' ' .. ARGV[6] .. ' ' .. ARGV[2]
 local spent = {[0] = tonumber(ARGV[7]), [1] = tonumber(ARGV[8])}
@@ -13,11 +13,12 @@ for p = 1, count do
   end
   local terms
   terms, at = terms_at(at)
+  local windows = words_of(ARGV[at])
   for n, term in ipairs(terms) do
     moved(purse, term, now)
-    booked(purse, term, tonumber(ARGV[at + n - 1]), spent[term.unit], now)
+    if windows[n] then booked(purse, term, tonumber(windows[n]), spent[term.unit], now) end
   end
-  at = at + #terms
+  at = at + 1
   stored(purse)
 end
 return limits(limits_keys(count), {ARGV[1], ARGV[2], ARGV[3]})
