@@ -182,6 +182,7 @@ class Node:
     last_nack: str
     last_seen_ms: int
     last_ack_ms: int
+    findings: tuple[str, ...] = ()  # of a prober
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,4 +558,5 @@ def _node(told: fleet_pb2.NodeInfo) -> Node:
         last_nack=told.last_nack,
         last_seen_ms=told.last_seen_ms,
         last_ack_ms=told.last_ack_ms,
+        findings=tuple(told.findings),
     )
