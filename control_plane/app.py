@@ -82,6 +82,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
             reaper = _reaper(settings, store, ledger)
             budgets = BudgetKeeper(repository, publisher, ledger.reading, store, tell=log_alert, now=_now)
             health = EndpointHealth(publisher, store, ledger.reading, _now)
+            usage = Usage(ledger, reports, ratings, repository, _now)
             services = (
                 Catalog(repository, publisher),
                 Access(repository, publisher, ledger.reading, _now),
@@ -89,7 +90,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
                 Fleet(repository, publisher, roster, _Pinger(store).ask, _Findings(store).of_nodes, _now),
                 Health(health, _now),
                 Discovery(publisher, roster, heartbeat_s=heartbeat_s),
-                Usage(ledger, reports, ratings, repository, _now),
+                usage,
                 Operations(ledger.reading, _now),
             )
             around = Surroundings(repository, publisher, health, budgets, store, _now)
@@ -98,7 +99,8 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
             server = grpc.aio.server(interceptors=(tokens,), options=_OPTIONS)
             server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))
             port = _listen(server, settings, credentials)
-            with metrics_server(settings.admin_host, settings.metrics_port, Gauges(publisher, roster, budgets, watchers)) as metrics_port:
+            gauges = Gauges(publisher, roster, budgets, watchers, usage, reaper)
+            with metrics_server(settings.admin_host, settings.metrics_port, gauges) as metrics_port:
                 async with _serving(server, publisher, roster, ledger, reaper, budgets, watchers if settings.alert_look_sec else None):
                     _log.info("the control plane serves on %s:%d", settings.admin_host, port)
                     yield Running(port, metrics_port)

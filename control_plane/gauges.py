@@ -12,7 +12,9 @@ from prometheus_client.registry import Collector
 
 from control_plane.budget_keeper import BudgetKeeper
 from control_plane.publisher import Publisher
+from control_plane.reaper import Reaper
 from control_plane.roster import Roster
+from control_plane.service.usage import Usage
 from control_plane.watchers import Watchers
 from n4n.core.alerts.facts import Facts
 from n4n.core.errors import StartFailed
@@ -23,8 +25,11 @@ MOST_REACHED = 1000  # budgets that a scrape tells of
 class Gauges(Collector):
     """A few numbers about the push, budgets that are half spent, and what watchers saw; labels are names of catalog, tenants and nodes."""
 
-    def __init__(self, publisher: Publisher, roster: Roster, budgets: BudgetKeeper, watchers: Watchers) -> None:
+    def __init__(
+        self, publisher: Publisher, roster: Roster, budgets: BudgetKeeper, watchers: Watchers, usage: Usage, reaper: Reaper | None
+    ) -> None:
         self._publisher, self._roster, self._budgets, self._watchers = publisher, roster, budgets, watchers
+        self._usage, self._reaper = usage, reaper
 
     def collect(self) -> Iterator[Metric]:
         """Called by the scrape's own thread; it only reads."""
@@ -44,6 +49,10 @@ class Gauges(Collector):
             reached.add_metric((tenant, budget, str(level)), count)
         yield reached
         yield GaugeMetricFamily("n4n_database_up", "1 while Postgres answers", float(self._publisher.database == "ok"))
+        yield CounterMetricFamily("n4n_usage_rows", "Rows of the ledger that routers brought, repeated ones too", self._usage.taken)
+        yield CounterMetricFamily("n4n_usage_unreadable", "Lines of routers that were no rows", self._usage.unreadable)
+        closed = 0 if self._reaper is None else self._reaper.closed
+        yield CounterMetricFamily("n4n_usage_closed", "Attempts of lost routers that were closed as unknown", closed)
         facts = self._watchers.known
         if facts is not None:
             yield from _of_the_fleet(facts)
