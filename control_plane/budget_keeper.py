@@ -18,6 +18,7 @@ from datetime import datetime
 from sqlalchemy import text
 
 from control_plane.budget_alerts import Alert, note_levels
+from control_plane.cap_seeds import seed_caps, tokens_today
 from control_plane.publisher import Publisher
 from control_plane.repository import Repository
 from control_plane.schema import DatabaseAway
@@ -27,9 +28,11 @@ from n4n.core.errors import StoreUnavailable
 from n4n.core.limits.subjects import plain_subject
 from n4n.runtime.limits.budgets import Owner, kept_name, owner_of, seed
 from n4n.runtime.stores import Command, Store, command
+from n4n.runtime.wire import daily_token_budgets
 
 LOOK_S = 0.5
 LEAD_S = 8.0  # less than a transaction may take
+ACCOUNTS_S = 60.0
 STAND_S = 5.0  # between two looks at all budgets; more where one takes long
 _MOST_OF_TIME = 0.05  # that is spent on looking at all budgets
 _CHUNK = 500
@@ -68,6 +71,7 @@ class BudgetKeeper:
         self._fresh: set[_Whose] = set()  # whose budgets are new or were edited
         self._late: list[Standing] = []  # what is raised to at the next look
         self._raised: dict[Held, tuple[int, int]] = {}
+        self._accounts_at = 0.0
         self._at = 0
         self.seeded = self.alerts = 0
         self.reached: dict[tuple[str, str, int], int] = {}  # tenant, budget, level: how many stand there now
@@ -133,6 +137,19 @@ class BudgetKeeper:
         if self._store is not None and self._store.state is Breaker.CLOSED:
             await self._seed([one for one in late if self._raised.get(one.held) != (one.begins_at_ms, one.spent)])
             self._raised = {one.held: (one.begins_at_ms, one.spent) for one in late}
+            await self._seed_caps([one for one in found if one.held.provider])
+
+    async def _seed_caps(self, caps: Sequence[Standing]) -> None:
+        """Caps only weigh, so they are told as they are; the tokens of accounts are added up from single rows, and so less often."""
+        assert self._store is not None
+        now, now_ms = asyncio.get_running_loop().time(), round(self._now().timestamp() * 1000)
+        accounts: Mapping[str, int] = {}
+        if now >= self._accounts_at:
+            self._accounts_at = now + ACCOUNTS_S
+            budgets = daily_token_budgets(self._publisher.catalog.head.resources)
+            accounts = await tokens_today(self._reading, list(budgets), now_ms) if budgets else {}
+        if caps or accounts:
+            await seed_caps(self._store, caps, accounts, now_ms)
 
     async def _standings(self, held: Sequence[Held]) -> list[Standing]:
         return await standings(self._reading, held, round(self._now().timestamp() * 1000)) if held else []
@@ -151,6 +168,8 @@ class BudgetKeeper:
         self._purses = {whose: Purse(_owner(whose, kept), tuple(kept)) for whose, kept in by_subject.items()}
         if self._version >= 0:
             self._fresh |= {one.subject for one in held if one not in before and not one.provider}
+        if self._store is None and self._purses and not self._held:
+            _log.warning("there are budgets, and N4N_REDIS_URL is empty here: routers do not learn what is spent, and let through a tenth")
         self._held, self._version = held, version
 
     async def _unknown(self) -> set[_Whose]:

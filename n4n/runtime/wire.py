@@ -190,6 +190,12 @@ def _from_proto_form(section: str, table: Table) -> Table:
     return table
 
 
+def daily_token_budgets(resources: Resources) -> dict[str, int]:
+    """The accounts that have one, in a catalog that was checked before."""
+    found = {name: types_pb2.Account.FromString(body) for (kind, name), body in resources.items() if kind == types_pb2.KIND_ACCOUNT}
+    return {name: account.daily_token_budget for name, account in found.items() if account.HasField("daily_token_budget")}
+
+
 def encode_key(key: Key) -> bytes:
     """A key as the body of its resource."""
     message = types_pb2.Key(

@@ -25,6 +25,7 @@ from n4n.runtime.control_client import ControlClient
 from n4n.v1 import access_pb2, types_pb2
 from tests.control_plane.client import ADMIN, Calls, a_plane
 from tests.integration.test_usage_ledger import rows
+from tests.support.catalogs import SMALL
 from tests.support.store import open_store
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -181,6 +182,27 @@ async def test_what_redis_has_less_of_than_the_ledger_is_raised_and_nothing_is_c
             assert client.hget(name, "usd/day:s") == b"2000000000000"
             assert [alert.level for alert in told] == [50] and keeper.alerts == 1
             assert keeper.reached == {("acme", f"{public_id} usd/day", 50): 1}
+            await ledger.close()
+
+
+async def test_caps_and_daily_tokens_are_told_to_a_redis_that_knows_nothing_of_them(postgres_url: str, redis_url: str) -> None:
+    told: list[Alert] = []
+    with redis.Redis.from_url(redis_url) as client:
+        async with a_plane(postgres_url) as plane, keeping(postgres_url, redis_url, lambda: datetime.now(UTC), told) as keeper:
+            document = {**SMALL, "accounts": {name: {**one, "daily_token_budget": 1000} for name, one in SMALL["accounts"].items()}}
+            await plane.apply(document)
+            rules = access_pb2.TenantSettings(provider_caps={"acme-ai": types_pb2.Budget(usd="4", window="month")})
+            request = access_pb2.UpdateTenantRequest(name="acme", settings=rules, fields=["provider_caps"])
+            await plane.access.UpdateTenant(request, metadata=plane.token)
+            await keeper._publisher.catch_up()
+            ledger, account = Ledger(postgres_url, lambda: datetime.now(UTC)), next(iter(SMALL["accounts"]))
+            later = datetime.now(UTC) + timedelta(seconds=1)
+            await ledger.take(rows(1, 2, later, tenant="acme", provider="acme-ai", account=account, cost_usd="1.9"))
+            await keeper.look()
+            await keeper.stand()
+            kept = {k: v for name in client.scan_iter("n4n:{caps}:*") for k, v in client.hgetall(name).items()}
+            assert sorted(kept.values()) == sorted([b"3800000000000", str(2 * 15).encode()])
+            assert [alert.level for alert in told] == [80] and "its cap at provider acme-ai" in str(told[0])
             await ledger.close()
 
 
