@@ -76,7 +76,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         + ", 0.25)",
     ),
     "0010": (
-        "UPDATE keys SET require_pricing = true, tags = '{\"team\": \"search\"}'",
+        'UPDATE keys SET require_pricing = true, tags = \'{"team": "search"}\'',
         "UPDATE usage_ledger SET tags = '{\"team\": \"search\"}', doubt = 'missing', service_tier = 'flex', revision = 1",
     ),
     "0011": (
