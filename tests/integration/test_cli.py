@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -216,6 +219,35 @@ def test_budgets_of_keys_and_tenants_are_given_shown_and_taken_away(machine: Mac
 def test_what_is_wrong_with_a_budget_is_one_line(machine: Machine, arguments: list[str], said: str) -> None:
     (line,) = refused(machine, *arguments)
     assert said in line
+
+
+def test_an_edited_limit_holds_within_a_second_and_resets_nothing(machine: Machine) -> None:
+    made = cast(dict[str, str], told(machine, "key", "create", "--tenant", "delta", "--rpd", "1000", "-o", "json"))
+    statuses: list[int] = []
+
+    def chat() -> int:
+        body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": "ping"}], "max_tokens": 5}).encode()
+        headers = {"authorization": f"Bearer {made['api_key']}", "content-type": "application/json"}
+        request = urllib.request.Request(f"{machine.runtime['base_url']}/chat/completions", body, headers)
+        try:
+            with urllib.request.urlopen(request) as answer:
+                statuses.append(answer.status)
+        except urllib.error.HTTPError as refused:
+            statuses.append(refused.code)
+        return statuses[-1]
+
+    def edited(limit: str, until: int) -> None:
+        assert machine.n4n("key", "update", made["public_id"], "--rpd", limit).returncode == 0
+        began = time.monotonic()
+        wait_until(lambda: chat() == until)
+        assert time.monotonic() - began < 2, "a second, on a machine that does other things too"
+
+    wait_until(lambda: chat() == 200)
+    chat()
+    edited("2", 429)
+    edited("60", 200)
+    wait_until(lambda: chat() == 429)
+    assert 60 <= statuses.count(200) <= 61, "what was used before counts"
 
 
 def test_a_key_for_a_model_that_the_catalog_does_not_have_is_made_with_a_warning(machine: Machine) -> None:
