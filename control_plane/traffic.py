@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from n4n.core.alerts.facts import Traffic
@@ -95,6 +95,12 @@ _SLA = """
         ttft_p99_ms, tokens_per_s
     FROM sla_by_hour WHERE hour >= :since AND (:model = '' OR model = :model) ORDER BY provider, model, region, hour
 """
+_ATTEMPTS = """
+    SELECT attempt_id, attempt_no, started_at, tenant, key_id, endpoint, provider, account, model, state,
+        coalesce(error_class, '') AS error_class, status, prompt_tokens, completion_tokens, cost_usd, latency_ms, ttft_ms, estimated
+    FROM usage_ledger WHERE started_at >= :since AND started_at < :until AND request_id = :request_id
+    ORDER BY attempt_no, started_at LIMIT 1000
+"""
 PROBES: Final = "n4n-probes"  # the tenant that probes are charged to, which is nobody's traffic
 
 
@@ -160,6 +166,13 @@ async def hours(reading: Reading, since: datetime, model: str) -> Sequence[HourR
     """Service levels since then, by (provider, model, region), hours in order. DatabaseAway."""
     async with reading() as connection:
         return [HourRow(*row) for row in await connection.execute(text(_SLA), {"since": since, "model": model})]
+
+
+async def attempts(reading: Reading, request_id: str, since: datetime, until: datetime) -> Sequence[Row[tuple[object, ...]]]:
+    """The rows of one request that began in this span, in order; its columns are those of AttemptInfo. DatabaseAway."""
+    async with reading() as connection:
+        values = {"request_id": request_id, "since": since, "until": until}
+        return list(await connection.execute(text(_ATTEMPTS), values))
 
 
 def percentile_s(counts: Mapping[int, int], share: float) -> float | None:

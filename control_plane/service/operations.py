@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import groupby
 from statistics import median
+from typing import cast
 
 import grpc
 from google.protobuf.message import Message
+from sqlalchemy import Row
 
 from control_plane import traffic, vitals, watchers
 from control_plane.refusals import InvalidRequest
 from control_plane.service.answers import Context, answering, unary_handlers
 from control_plane.traffic import HourRow, Reading
 from n4n.core.alerts.watch import Standing
+from n4n.core.schema import plain
 from n4n.core.sla import WEEK_H, Drift, Level, drift
 from n4n.v1 import operations_pb2
 
@@ -31,7 +35,8 @@ class Operations:
 
     def handlers(self) -> grpc.GenericRpcHandler[Message, Message]:
         """What the server serves."""
-        return unary_handlers(_SERVICE, {"Report": self.Report, "Sla": self.Sla, "Alerts": self.Alerts})
+        methods: tuple[Callable[..., object], ...] = (self.Report, self.Sla, self.Alerts, self.Attempts)
+        return unary_handlers(_SERVICE, {method.__name__: method for method in methods})
 
     async def Report(self, request: operations_pb2.Vitals, context: Context) -> operations_pb2.VitalsReceipt:
         """A node's word."""
@@ -44,17 +49,41 @@ class Operations:
     async def Sla(self, request: operations_pb2.SlaQuery, context: Context) -> operations_pb2.SlaReply:
         """Service levels by (provider, model, region), and how they drift."""
         async with answering(context):
-            if not 0 <= request.since_ms < _LAST_MS:
-                raise InvalidRequest("since_ms: must be Unix milliseconds before the year 2100")
-            since = datetime.fromtimestamp(request.since_ms / 1000, UTC)
+            since = _instant("since_ms", request.since_ms)
             found = await traffic.hours(self._reading, since, request.model)
             groups = groupby(found, key=lambda row: (row.provider, row.model, row.region))
             return operations_pb2.SlaReply(rows=[_row(key, list(rows), hours=request.hours) for key, rows in groups])
+
+    async def Attempts(self, request: operations_pb2.AttemptsQuery, context: Context) -> operations_pb2.AttemptsReply:
+        """What became of one request."""
+        async with answering(context):
+            if not request.request_id or len(request.request_id) > _NAME:
+                raise InvalidRequest(f"request_id: must be 1 to {_NAME} characters; every answer bears it as x-request-id")
+            until = _instant("until_ms", request.until_ms) if request.HasField("until_ms") else self._now()
+            rows = await traffic.attempts(self._reading, request.request_id, _instant("since_ms", request.since_ms), until)
+            return operations_pb2.AttemptsReply(attempts=map(_attempt, rows))
 
     async def Alerts(self, request: operations_pb2.AlertsQuery, context: Context) -> operations_pb2.AlertsReply:
         """What is wrong now, and what may be in a moment."""
         async with answering(context):
             return operations_pb2.AlertsReply(alerts=map(_alert, await watchers.standing(self._reading)))
+
+
+def _instant(field: str, ms: int) -> datetime:
+    if not 0 <= ms < _LAST_MS:
+        raise InvalidRequest(f"{field}: must be Unix milliseconds before the year 2100")
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _attempt(row: Row[tuple[object, ...]]) -> operations_pb2.AttemptInfo:
+    told = dict(row._mapping)
+    started = cast(datetime, told.pop("started_at"))
+    cost = cast(Decimal | None, told.pop("cost_usd"))
+    known = {name: value for name, value in told.items() if value is not None}
+    info = operations_pb2.AttemptInfo(started_at_ms=round(started.timestamp() * 1000), **known)
+    if cost is not None:
+        info.cost_usd = plain(cost)
+    return info
 
 
 def _said(told: operations_pb2.Vitals) -> vitals.Said:

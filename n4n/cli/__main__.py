@@ -18,6 +18,7 @@ from n4n.cli import (
     explain,
     health,
     keys,
+    logs,
     nodes,
     roles,
     sim,
@@ -48,7 +49,7 @@ def parser() -> Parser:
     commands = Commands(top)
     groups = (
         up, status, catalog, endpoint, keys, tenants, budgets, explain, health, bench,
-        usage, sla, alerts, audit, nodes, roles, sim,
+        usage, sla, alerts, audit, logs, nodes, roles, sim,
     )  # fmt: skip
     for group in groups:
         group.add(commands)

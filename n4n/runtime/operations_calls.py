@@ -51,6 +51,29 @@ class AlertInfo:
     firing: bool
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptInfo:
+    """One attempt as the ledger has it. Money is decimal text; None: unpriced, or not known."""
+
+    attempt_no: int
+    started_at_ms: int
+    endpoint: str
+    account: str
+    state: str
+    error_class: str
+    status: int | None
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: str | None
+    latency_ms: float | None
+    ttft_ms: float | None
+    estimated: bool
+    attempt_id: str
+    tenant: str
+    key_id: str
+    model: str
+
+
 class OperationsCalls:
     """Part of the control client."""
 
@@ -58,6 +81,11 @@ class OperationsCalls:
         """Service levels since then (Unix ms) and their drift; with `hours`, each hour too."""
         request = operations_pb2.SlaQuery(model=model, since_ms=since_ms, hours=hours)
         return tuple(map(_levels, (await self.ask("Operations/Sla", request, operations_pb2.SlaReply)).rows))
+
+    async def attempts(self: Caller, request_id: str, since_ms: int, until_ms: int | None = None) -> tuple[AttemptInfo, ...]:
+        """The attempts of one request that began in this span (Unix ms), in order."""
+        request = operations_pb2.AttemptsQuery(request_id=request_id, since_ms=since_ms, until_ms=until_ms)
+        return tuple(map(_attempt, (await self.ask("Operations/Attempts", request, operations_pb2.AttemptsReply)).attempts))
 
     async def alerts(self: Caller) -> tuple[AlertInfo, ...]:
         """What is wrong now, what fires first."""
@@ -91,3 +119,25 @@ def _levels(told: operations_pb2.SlaRow) -> SlaLevels:
 def _hour(told: operations_pb2.SlaHour) -> SlaHourLevels:
     levels = {one.name: value for one, value in told.ListFields() if one.name != "hour_ms"}
     return SlaHourLevels(told.hour_ms, {"attempts": 0, "failed": 0, **levels})
+
+
+def _attempt(told: operations_pb2.AttemptInfo) -> AttemptInfo:
+    return AttemptInfo(
+        attempt_no=told.attempt_no,
+        started_at_ms=told.started_at_ms,
+        endpoint=told.endpoint,
+        account=told.account,
+        state=told.state,
+        error_class=told.error_class,
+        status=told.status if told.HasField("status") else None,
+        prompt_tokens=told.prompt_tokens,
+        completion_tokens=told.completion_tokens,
+        cost_usd=told.cost_usd if told.HasField("cost_usd") else None,
+        latency_ms=told.latency_ms if told.HasField("latency_ms") else None,
+        ttft_ms=told.ttft_ms if told.HasField("ttft_ms") else None,
+        estimated=told.estimated,
+        attempt_id=told.attempt_id,
+        tenant=told.tenant,
+        key_id=told.key_id,
+        model=told.model,
+    )

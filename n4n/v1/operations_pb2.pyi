@@ -184,3 +184,59 @@ class AlertsReply(_message.Message):
     ALERTS_FIELD_NUMBER: _ClassVar[int]
     alerts: _containers.RepeatedCompositeFieldContainer[AlertInfo]
     def __init__(self, alerts: _Optional[_Iterable[_Union[AlertInfo, _Mapping]]] = ...) -> None: ...
+
+class AttemptsQuery(_message.Message):
+    __slots__ = ("request_id", "since_ms", "until_ms")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    since_ms: int
+    until_ms: int
+    def __init__(self, request_id: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ...) -> None: ...
+
+class AttemptInfo(_message.Message):
+    __slots__ = ("attempt_id", "attempt_no", "started_at_ms", "tenant", "key_id", "endpoint", "provider", "account", "model", "state", "error_class", "status", "prompt_tokens", "completion_tokens", "cost_usd", "latency_ms", "ttft_ms", "estimated")
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_NO_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    KEY_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CLASS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COST_USD_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
+    TTFT_MS_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_FIELD_NUMBER: _ClassVar[int]
+    attempt_id: str
+    attempt_no: int
+    started_at_ms: int
+    tenant: str
+    key_id: str
+    endpoint: str
+    provider: str
+    account: str
+    model: str
+    state: str
+    error_class: str
+    status: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: str
+    latency_ms: float
+    ttft_ms: float
+    estimated: bool
+    def __init__(self, attempt_id: _Optional[str] = ..., attempt_no: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., tenant: _Optional[str] = ..., key_id: _Optional[str] = ..., endpoint: _Optional[str] = ..., provider: _Optional[str] = ..., account: _Optional[str] = ..., model: _Optional[str] = ..., state: _Optional[str] = ..., error_class: _Optional[str] = ..., status: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cost_usd: _Optional[str] = ..., latency_ms: _Optional[float] = ..., ttft_ms: _Optional[float] = ..., estimated: _Optional[bool] = ...) -> None: ...
+
+class AttemptsReply(_message.Message):
+    __slots__ = ("attempts",)
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    attempts: _containers.RepeatedCompositeFieldContainer[AttemptInfo]
+    def __init__(self, attempts: _Optional[_Iterable[_Union[AttemptInfo, _Mapping]]] = ...) -> None: ...

@@ -49,6 +49,11 @@ class OperationsStub:
                 request_serializer=n4n_dot_v1_dot_operations__pb2.AlertsQuery.SerializeToString,
                 response_deserializer=n4n_dot_v1_dot_operations__pb2.AlertsReply.FromString,
                 _registered_method=True)
+        self.Attempts = channel.unary_unary(
+                '/n4n.v1.Operations/Attempts',
+                request_serializer=n4n_dot_v1_dot_operations__pb2.AttemptsQuery.SerializeToString,
+                response_deserializer=n4n_dot_v1_dot_operations__pb2.AttemptsReply.FromString,
+                _registered_method=True)
 
 
 class OperationsServicer:
@@ -73,6 +78,12 @@ class OperationsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Attempts(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -90,6 +101,11 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.Alerts,
                     request_deserializer=n4n_dot_v1_dot_operations__pb2.AlertsQuery.FromString,
                     response_serializer=n4n_dot_v1_dot_operations__pb2.AlertsReply.SerializeToString,
+            ),
+            'Attempts': grpc.unary_unary_rpc_method_handler(
+                    servicer.Attempts,
+                    request_deserializer=n4n_dot_v1_dot_operations__pb2.AttemptsQuery.FromString,
+                    response_serializer=n4n_dot_v1_dot_operations__pb2.AttemptsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -173,6 +189,33 @@ class Operations:
             '/n4n.v1.Operations/Alerts',
             n4n_dot_v1_dot_operations__pb2.AlertsQuery.SerializeToString,
             n4n_dot_v1_dot_operations__pb2.AlertsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Attempts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/n4n.v1.Operations/Attempts',
+            n4n_dot_v1_dot_operations__pb2.AttemptsQuery.SerializeToString,
+            n4n_dot_v1_dot_operations__pb2.AttemptsReply.FromString,
             options,
             channel_credentials,
             insecure,

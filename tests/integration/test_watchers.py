@@ -303,3 +303,14 @@ def test_a_setting_that_names_no_receiver_stops_the_start(setting: str, said: st
 
 def test_every_rule_has_words_for_its_subject() -> None:
     assert all(rule.summary.format(value="1", **dict.fromkeys(rule.by, "x")) for rule in BY_NAME.values())
+
+
+async def test_the_attempts_of_one_request_are_found_by_its_id(postgres_url: str) -> None:
+    clock = Clock()
+    async with a_ledger(postgres_url, clock) as ledger:
+        made = [a_row(NOON, 7), a_row(NOON + timedelta(seconds=1), 8, request_id="req_7", attempt_no=2, cost=None), a_row(NOON, 9)]
+        await ledger.take(made)
+        found = await traffic.attempts(ledger.reading, "req_7", NOON - timedelta(minutes=1), NOON + timedelta(minutes=1))
+        nothing = await traffic.attempts(ledger.reading, "req_7", NOON - timedelta(hours=2), NOON - timedelta(hours=1))
+    assert [(row.attempt_no, row.cost_usd is None) for row in found] == [(1, False), (2, True)]
+    assert nothing == []

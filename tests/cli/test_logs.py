@@ -1,0 +1,61 @@
+"""One request, put together from its log line and the ledger."""
+
+from __future__ import annotations
+
+import json
+
+from n4n.cli.logs import found, story
+from n4n.runtime.operations_calls import AttemptInfo
+
+LINE = {
+    "timestamp": "2026-11-30T12:00:00.000Z", "request_id": "req_1", "model": "gpt", "tenant": "acme", "key_id": "k1", "stream": True,
+    "routing": {
+        "catalog_version": 4, "candidates_considered": 3, "selected": "e2", "directives_applied": ["region=eu"], "fallback_attempts": 1,
+        "attempts": [
+            {"attempt_id": "att_1", "endpoint": "e1", "outcome": "overloaded", "ms": 12.0, "message": "the provider is overloaded"},
+            {"attempt_id": "att_2", "endpoint": "e2", "outcome": "ok", "ms": 812.0},
+        ],
+    },
+    "latency_ms": 830.0, "ttft_ms": 310.0, "hold_ms": 4.0, "queue_ms": 0.0, "overhead_ms": 1.4, "status": 200, "outcome": "success",
+    "error": None, "warnings": ["seed was left out"], "trace_id": "4bf9",
+}  # fmt: skip
+
+
+def a_row(attempt_id: str, endpoint: str, state: str, error_class: str = "", cost: str | None = "0.0064") -> AttemptInfo:
+    return AttemptInfo(
+        1, 0, endpoint, "acc", state, error_class, 200, 1200, 340, cost, 812.0, 310.0, False, attempt_id, "acme", "k1", "gpt"
+    )
+
+
+def test_the_story_ties_attempts_to_their_rows() -> None:
+    rows = [a_row("att_1", "e1", "failed", "overloaded", "0"), a_row("att_2", "e2", "ok")]
+    assert story("req_1", LINE, rows) == [
+        "req_1: gpt for acme (key k1) at 2026-11-30T12:00:00.000Z",
+        "  answered 200 success in 830.0 ms, of which n4n took 1.4 ms",
+        "  first token 310.0 ms, held by the guard 4.0 ms",
+        "  catalog version 4, 3 candidates, directives: region=eu, selected: e2",
+        "  trace 4bf9",
+        "  warning: seed was left out",
+        "  1. e1 overloaded after 12.0 ms: the provider is overloaded",
+        "     ledger: failed (overloaded), 1200 tokens in, 340 out, 0 USD, account acc",
+        "  2. e2 ok after 812.0 ms",
+        "     ledger: ok, 1200 tokens in, 340 out, 0.0064 USD, account acc",
+    ]
+
+
+def test_the_ledger_alone_is_told_where_no_line_is_found() -> None:
+    assert story("req_1", None, [a_row("att_2", "e2", "ok", cost=None)]) == [
+        "req_1: its log line was not found; what the ledger has:",
+        "  1. e2, ledger: ok, 1200 tokens in, 340 out, no price, account acc",
+    ]
+
+
+def test_an_attempt_whose_row_is_on_its_way_is_told_so() -> None:
+    assert story("req_1", LINE, [])[-1] == "     ledger: no row yet"
+
+
+def test_the_line_is_found_among_others_and_among_what_is_no_json() -> None:
+    other = json.dumps({**LINE, "request_id": "req_12"})
+    quoting = json.dumps({"level": "info", "message": "request req_1 failed", "request_id": "req_1"})
+    assert found("req_1", ["n4n up says req_1", other, quoting, "{req_1", json.dumps(LINE)]) == LINE
+    assert found("req_2", [other]) is None
