@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from n4n.core.ledger import Row, closed_as_unknown, read_rows, settled_lines, still_open, whole_lines
+from n4n.core.ledger import Row, attempt_of, closed_as_unknown, read_rows, settled_lines, still_open, whole_lines
 
 
 def head(number: int = 1) -> list[object]:
@@ -99,6 +99,10 @@ def test_a_torn_tail_costs_its_own_line_and_no_other(cut: int, zeros: int):
 
     assert content.startswith(read) and len(content) - len(read) < max(map(len, lines))
     assert read == b"" or read.endswith(b"\n")
+
+
+def test_a_line_of_either_kind_tells_its_attempt():
+    assert attempt_of(dispatched(7)) == attempt_of(settled(7)) == b"att_000000000000000000000007"
 
 
 def test_only_settled_rows_travel():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from n4n.core.chat import Usage
-from n4n.core.usage import estimate, normalise, read, suspect
+from n4n.core.usage import Told, estimate, normalise, read, suspect
 
 
 def test_openais_own_shape() -> None:
@@ -64,6 +64,14 @@ def test_what_is_no_count_becomes_none_or_the_nearest_one() -> None:
     }
 
     assert normalise(raw) == Usage(0, 2, estimated=True, doubt="negative")
+
+
+def test_a_reader_remembers_the_first_thing_that_is_no_count() -> None:
+    told = Told()
+    assert (told.count(7), told.count(None), told.some(None), repr(told)) == (7, None, 0, "<Told fine>")
+
+    assert (told.count("7"), told.count(-7), told.count(7.5), told.within(9, 8)) == (None, None, 7, 8)
+    assert repr(told) == "<Told not_a_number>"
 
 
 def test_a_total_that_the_parts_do_not_make_is_told_and_the_parts_stay() -> None:
