@@ -63,6 +63,16 @@ def test_where_only_failures_in_a_row_count_one_success_forgives_all() -> None:
     assert len(state.recent) == 3 and fold(state, FAILURE, 2.0, policy, 0.0).until == 302.0
 
 
+def test_failures_that_are_usual_are_no_news() -> None:
+    def falls(usual: float) -> int:
+        state, count = CLOSED_STATE, 0
+        while phase(state, 1.0) is Breaker.CLOSED:
+            state, count = fold(state, FAILURE, 1.0, BreakerPolicy(), 0.0, usual), count + 1
+        return count
+
+    assert [falls(usual) for usual in (0.0, 0.15, 0.2, 0.3, 0.5)] == [5, 5, 9, 20, 56]
+
+
 def test_news_of_calls_begun_before_it_opened_change_nothing() -> None:
     for event in BreakerEvent:
         assert after((event, 10.0), state=OPENED) is OPENED

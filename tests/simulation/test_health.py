@@ -73,9 +73,10 @@ def close(went: Mapping[str, float], due: Mapping[str, float]) -> bool:
     return all(abs(went[name] - due[name]) <= 0.03 for name in due)
 
 
-def test_a_degraded_endpoint_has_the_square_of_its_success_rate() -> None:
-    errors = {"good": 0.0, "degraded": 0.3, "worse": 0.5}
-    went, due = shares(errors, TOLERANT, {})
+@pytest.mark.parametrize(("policy", "worse"), [(TOLERANT, 0.5), (model(), 0.4)])
+def test_a_degraded_endpoint_has_the_square_of_its_success_rate(policy: Model, worse: float) -> None:
+    errors = {"good": 0.0, "degraded": 0.3, "worse": worse}
+    went, due = shares(errors, policy, {})
 
     documented = {name: (1 - rate) ** 2 for name, rate in errors.items()}
     assert close(went, {name: score / sum(documented.values()) for name, score in documented.items()}), went
