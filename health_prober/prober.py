@@ -21,7 +21,7 @@ from n4n.core.errors import StoreUnavailable
 from n4n.core.probes.board import DAY_MS, Answer, Claim, Ended, Turn
 from n4n.core.probes.budget import Receipts, again_s, budget_of, planned_pico_per_s, stretch
 from n4n.core.probes.findings import Kind
-from n4n.core.probes.schedule import Schedule, Task, jittered
+from n4n.core.probes.schedule import Schedule, Task, jittered, most_at_once
 from n4n.core.probes.verdict import is_spared
 from n4n.core.probes.work import Job, Probe, Work, pace, work_of
 from n4n.runtime.health import SharedHealth
@@ -29,6 +29,8 @@ from n4n.runtime.probes import turns
 from n4n.runtime.stores import Store
 
 MOST_AT_ONCE = 256  # tasks that run at one time
+MOST_ASKED = 512  # in one turn
+_FOR_GOOD_S = 86_400.0
 AWAY_TURNS = 3  # without an answer, and Redis counts as away
 log = logging.getLogger("n4n.prober")
 
@@ -91,7 +93,7 @@ class Prober:
     async def leave(self) -> None:
         """What was done is told, so that others need not do it again; this prober is no member any more as soon as it is silent."""
         with suppress(StoreUnavailable):
-            await self._store.command(turns.turn(self._said((), alive_s=0.0)))
+            await self._store.command(turns.turn(self._said((), 0, alive_s=0.0)))
 
     # --- what there is to do ---
 
@@ -100,6 +102,7 @@ class Prober:
         if snapshot is None or snapshot is self._planned_for:
             return
         self._planned_for = snapshot
+        before = self._work
         self._work = work = await asyncio.to_thread(work_of, snapshot, self._dialects)
         tasks = work.tasks
         self._planned = planned_pico_per_s(tasks.values())
@@ -107,8 +110,10 @@ class Prober:
         self._turn_s, self._alive_s = pace(work)
         self._health.keep_only(snapshot.endpoints)
         self.schedule.plan(tasks, self._clock())
-        for endpoint, problem in work.unaskable.items():
-            self._notes.stand(Kind.MISCONFIGURED, f"endpoint {endpoint}", f"the probe makes no request: {problem}", 86_400.0)
+        for about in before.unaskable.keys() - work.unaskable.keys():
+            self._notes.clear(Kind.MISCONFIGURED, about)
+        for about, problem in work.unaskable.items():
+            self._notes.stand(Kind.MISCONFIGURED, about, problem, _FOR_GOOD_S)
         log.info("%d tasks of catalog version %d", len(tasks), snapshot.version)
 
     # --- turns ---
@@ -116,14 +121,15 @@ class Prober:
     async def _turn(self, group: asyncio.TaskGroup) -> None:
         now = self._clock()
         self._receipts.on(int(self._board_ms() // DAY_MS))
-        due = [task for task in self.schedule.due(now, MOST_AT_ONCE - self.schedule.running) if self._is_asked_for(task, now)]
+        due = [task for task in self.schedule.due(now, MOST_ASKED) if self._is_asked_for(task, now)]
+        most = min(MOST_AT_ONCE - self.schedule.running, most_at_once(self.schedule.rate_per_s, self._turn_s))
         claims = tuple([self._claim(task) for task in due])
-        said = self._said(claims)
+        said = self._said(claims, most)
         told = dict(self._ended)
         try:
             answer = turns.heard(said, await self._store.command(turns.turn(said)))
         except StoreUnavailable:
-            self._alone(due, group)
+            self._alone(due[: max(0, most)], group)
             return
         self._heard(answer, told)
         for task, wait in zip(due, answer.waits, strict=True):
@@ -132,11 +138,11 @@ class Prober:
             else:
                 self._begin(task, group)
 
-    def _said(self, claims: tuple[Claim, ...], *, alive_s: float | None = None) -> Turn:
+    def _said(self, claims: tuple[Claim, ...], most: int, *, alive_s: float | None = None) -> Turn:
         now = self._clock()
         ended = tuple([Ended(name, max(0.0, again - now) * 1000) for name, again in self._ended.items()])
         alive_ms = (self._alive_s if alive_s is None else alive_s) * 1000
-        return Turn(self._name, alive_ms, self._receipts.day, ended, self._receipts.totals(), claims)
+        return Turn(self._name, alive_ms, self._receipts.day, ended, self._receipts.totals(), claims, most)
 
     def _claim(self, task: Task) -> Claim:
         budget = self._budgets.get(task.purse) if task.cost_pico else None

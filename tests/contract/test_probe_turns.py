@@ -32,6 +32,7 @@ _turns = st.builds(
     ended=st.lists(st.builds(Ended, task=_tasks, again_ms=st.sampled_from([0.0, 30_000.5])), max_size=2).map(tuple),
     spent=st.dictionaries(_purses.filter(bool), st.sampled_from([0, 60, 10**12]), max_size=1),
     claims=st.lists(_claims, max_size=3).map(tuple),
+    most=st.sampled_from([1, 100]),
 )
 
 
@@ -47,7 +48,7 @@ async def _compared(url: str, told: list[Turn], today: bool) -> None:
         for key in turns.KEYS:
             await store.command(command(b"DEL", key))
         for one in told:
-            said = Turn(one.me, one.alive_ms, day if today else 0, one.ended, one.spent, one.claims)
+            said = Turn(one.me, one.alive_ms, day if today else 0, one.ended, one.spent, one.claims, one.most)
             answer = turns.heard(said, await store.command(turns.turn(said)))
             day = int(answer.now_ms // DAY_MS)
             expected = board.turn(said, answer.now_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from n4n.core.probes.board import DAY_MS, Board, Claim, Ended, Turn
-from n4n.core.probes.schedule import Schedule, Task, jittered, owner
+from n4n.core.probes.schedule import CATCHING_UP, Schedule, Task, jittered, most_at_once, owner
 
 INTERVAL_S = 30.0
 LEASE_S = 7.0
@@ -45,7 +46,8 @@ class Prober:
             for claim in claims:
                 self._begin(claim.task, now, begun, takes_s)
             return
-        answer = self.board.turn(Turn(self.name, ALIVE_S * 1000, 0, tuple(self.ended), {}, tuple(claims)), now * 1000)
+        most = most_at_once(self.schedule.rate_per_s, TURN_S)
+        answer = self.board.turn(Turn(self.name, ALIVE_S * 1000, 0, tuple(self.ended), {}, tuple(claims), most), now * 1000)
         self.ended.clear()
         self.schedule.know(answer.members, now)
         for claim, wait in zip(claims, answer.waits, strict=True):
@@ -92,6 +94,15 @@ class Fleet:
 PLAN_PER_S = len(TASKS) / INTERVAL_S
 
 
+def busiest_second(begun: list[tuple[float, str, str]]) -> int:
+    """How many probes began in it."""
+    return max(Counter(int(at) for at, _, _ in begun).values())
+
+
+def test_a_turn_catches_up_at_twice_the_planned_rate() -> None:
+    assert most_at_once(12.0, 1.0) == 24 and most_at_once(0.1, 1.0) == 2
+
+
 def test_a_fleet_probes_at_the_planned_rate_and_each_task_within_one_and_a_half_intervals() -> None:
     fleet = Fleet()
     fleet.run(2 * INTERVAL_S)
@@ -122,6 +133,7 @@ def test_a_dead_probers_share_moves_within_two_intervals_and_costs_no_rate() -> 
     begun = fleet.run(4 * INTERVAL_S)
 
     assert dead.schedule.share
+    assert busiest_second(begun) <= 2 * CATCHING_UP * PLAN_PER_S, "what was overdue is caught up with, and makes no storm"
     assert fleet.longest_gap(fleet.now - 4 * INTERVAL_S) <= 1.5 * INTERVAL_S
     assert len(begun) <= 1.1 * PLAN_PER_S * 4 * INTERVAL_S
 

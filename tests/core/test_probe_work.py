@@ -51,7 +51,16 @@ def test_who_is_not_probed() -> None:
 def test_a_profile_that_makes_no_request_is_told() -> None:
     work = work_of(snapshot([endpoint("a")], [model(probe=ProbePolicy(param="n", max_tokens=9_999))]), SPOKEN)
 
-    assert not work.jobs and work.unaskable["a"].startswith("n must be")
+    assert not work.jobs and work.unaskable["endpoint a"].startswith("the probe makes no request: n must be")
+
+
+def test_a_balance_that_nobody_tells_is_told() -> None:
+    held = snapshot([endpoint("a"), endpoint("b", state="disabled")])
+    object.__setattr__(held.endpoints["a"].accounts[0], "balance", Balance())
+
+    work = work_of(held, SPOKEN)
+
+    assert list(work.unaskable) == ["account a-account"] and "b:a-account" not in work.jobs
 
 
 @pytest.mark.parametrize(("interval_s", "turn_s"), [(30.0, 1.0), (10.0, 0.4), (0.5, 0.1)])

@@ -44,6 +44,7 @@ class RunningProber:
     ledger: Ledger
     store: Store
     catalog: Snapshot
+    scores: dict[str, list[float]]  # of every endpoint, each time that something new was known of it
 
     async def until(self, holds: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
         """Waits for a condition; AssertionError: it did not come."""
@@ -115,7 +116,14 @@ async def running_prober(
         for provider in catalog.providers:
             for outcome in OUTCOMES:  # what earlier tests counted, in files that all of a run share, is there from the beginning
                 instruments.probes.labels(provider, outcome)
-        health = SharedHealth(store, policies_of=policies, clock=clock, draw=draw)
+        scores: dict[str, list[float]] = {}
+        health = SharedHealth(
+            store,
+            policies_of=policies,
+            clock=clock,
+            draw=draw,
+            changed=lambda name: scores.setdefault(name, []).append(health.score(name)),
+        )
         notes = Notes(name, store, instruments, wall)
         calls = Calls(upstream, DIALECTS, lambda account: (secrets or {}).get(account, "sk-canary"), clock, wall)
         jobs = Jobs(
@@ -130,7 +138,7 @@ async def running_prober(
             ledger.segments = Segments(Path(folder), name, carried=ledger.unsettled, segment_bytes=1 << 20)
             tasks = [asyncio.create_task(one) for one in (stalls.keep(), health.keep(), prober.run())]
             try:
-                yield RunningProber(prober, health, instruments, ledger, store, catalog)
+                yield RunningProber(prober, health, instruments, ledger, store, catalog, scores)
                 for task in tasks:
                     assert not task.done(), task
             finally:

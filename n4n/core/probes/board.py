@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 DAY_MS = 86_400_000
+SOON_MS = 1.0  # of a task that is due and not granted at once with so many others: ask in the next turn
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -34,7 +35,10 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What a prober says. `spent`: all that it spent itself on `day` (days since 1970), by purse, with what is under way at its highest."""
+    """What a prober says. `spent`: all that it spent itself on `day` (days since 1970), by purse, with what is under way at its highest;
+
+    `most`: how many claims are granted at once, so that what was overdue, of a dead prober say, makes no storm.
+    """
 
     me: str
     alive_ms: float
@@ -42,6 +46,7 @@ class Turn(msgspec.Struct, frozen=True):
     ended: tuple[Ended, ...] = ()
     spent: Mapping[str, int] = {}  # a struct makes its own
     claims: tuple[Claim, ...] = ()
+    most: int = 1_000_000
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -82,15 +87,19 @@ class Board:
         totals: dict[str, int] = {}
         for (purse, _), pico in self._spent.items():
             totals[purse] = totals.get(purse, 0) + pico
-        waits = tuple([self._claim(told.me, claim, totals, now) for claim in told.claims])
-        return Answer(now, frozenset(self._members), waits, totals)
+        waits: list[float] = []
+        for claim in told.claims:
+            waits.append(self._claim(told.me, claim, totals, now, told.most - waits.count(0.0)))
+        return Answer(now, frozenset(self._members), tuple(waits), totals)
 
-    def _claim(self, me: str, claim: Claim, totals: dict[str, int], now: float) -> float:
+    def _claim(self, me: str, claim: Claim, totals: dict[str, int], now: float, left: int) -> float:
         due = self._due.get(claim.task)
         if due is None:
             due = self._due[claim.task] = now + claim.spread_ms
         if due > now and self._leases.get(claim.task) != me:
             return due - now
+        if left <= 0:
+            return SOON_MS
         spent = totals.get(claim.purse, 0) + claim.cost_pico
         if claim.budget_pico is not None and spent > claim.budget_pico:
             self._leases.pop(claim.task, None)

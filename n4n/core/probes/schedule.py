@@ -18,6 +18,7 @@ from hashlib import blake2b
 
 import msgspec
 
+CATCHING_UP = 2.0  # times the planned rate
 JITTER = 0.1  # of an interval, to both sides: the mean stays what was planned
 
 
@@ -36,6 +37,11 @@ def owner(task: str, members: Iterable[str]) -> str | None:
     return max(members, key=lambda member: blake2b(f"{member}\0{task}".encode(), digest_size=8).digest(), default=None)
 
 
+def most_at_once(rate_per_s: float, turn_s: float) -> int:
+    """How many tasks a turn may begin: what was put off is caught up with, and no faster."""
+    return max(2, math.ceil(CATCHING_UP * rate_per_s * turn_s))
+
+
 def jittered(interval_s: float, draw: float) -> float:
     """An interval to the next time, a little shorter or longer. `draw` in [0, 1)."""
     return interval_s * (1 - JITTER + 2 * JITTER * draw)
@@ -51,6 +57,7 @@ class Schedule:
         self._owners: dict[str, str | None] = {}
         self._due: dict[str, float] = {}  # of our share
         self._running: set[str] = set()
+        self._rate = 0.0
 
     def __repr__(self) -> str:
         share = f"{len(self._due)} of {len(self._tasks)} tasks, {len(self._running)} running"
@@ -71,6 +78,11 @@ class Schedule:
         """Who lived last."""
         return self._members
 
+    @property
+    def rate_per_s(self) -> float:
+        """How many of our tasks are planned in a second."""
+        return self._rate
+
     def plan(self, tasks: Mapping[str, Task], now: float) -> None:
         """All tasks there are, of everybody."""
         self._tasks = tasks
@@ -87,6 +99,7 @@ class Schedule:
 
     def _take_up(self, now: float) -> None:
         self._due = {name: self._due.get(name, now) for name, whose in self._owners.items() if whose == self._me}
+        self._rate = sum(1 / self._tasks[name].interval_s for name in self._due)
 
     def due(self, now: float, most: int) -> list[Task]:
         """What is due and not running, the longest overdue first, up to `most`."""

@@ -18,6 +18,7 @@ from n4n.core.probes.schedule import Task
 GRACE_S = 2.0  # of a lease, beyond what its task can take; less where intervals are short
 BALANCE_S = 10.0  # for the answer to a question about a balance
 _LEAST_GRACE_S = 0.5
+_NO_API = "nobody at its provider's host is known to tell a balance: set balance: {api: …} to one who speaks the same way, or leave it out"
 _QUICKEST_S, _SLOWEST_S = 0.1, 1.0
 
 
@@ -52,7 +53,7 @@ Job = Probe | Checks | BalanceLook
 
 
 class Work(msgspec.Struct, frozen=True):
-    """By task. `unaskable`: endpoints whose probe profile makes no request, and why."""
+    """By task. `unaskable`: what can be asked nothing as the catalog says it (`endpoint NAME`, `account NAME`), and why."""
 
     jobs: Mapping[str, Job]
     unaskable: Mapping[str, str]
@@ -74,7 +75,7 @@ def work_of(snapshot: Snapshot, dialects: Container[str]) -> Work:
         try:
             found = _of_endpoint(endpoint, model)
         except MalformedRequest as error:
-            unaskable[endpoint.id] = error.message
+            unaskable[f"endpoint {endpoint.id}"] = f"the probe makes no request: {error.message}"
             continue
         jobs.update({job.task.name: job for job in found})
     for endpoint in snapshot.endpoints.values():
@@ -83,6 +84,8 @@ def work_of(snapshot: Snapshot, dialects: Container[str]) -> Work:
             if api is not None and f"b:{account.name}" not in jobs:
                 task = Task(f"b:{account.name}", EVERY_S, BALANCE_S + GRACE_S)
                 jobs[task.name] = BalanceLook(task, account, endpoint.provider, api)
+            elif api is None and account.balance is not None:
+                unaskable[f"account {account.name}"] = _NO_API
     return Work(jobs, unaskable)
 
 

@@ -16,7 +16,7 @@ KEYS = ("n4n:{probes}:members", "n4n:{probes}:due", "n4n:{probes}:leases", "n4n:
 
 def turn(told: Turn) -> Command:
     """It may be repeated."""
-    args: list[Word] = [told.me, repr(told.alive_ms), told.day, len(told.spent), len(told.ended), len(told.claims)]
+    args: list[Word] = [told.me, repr(told.alive_ms), told.day, len(told.spent), len(told.ended), len(told.claims), told.most]
     for purse, pico in told.spent.items():
         args += (purse, pico)
     for one in told.ended:

@@ -1,7 +1,7 @@
 -- One prober's turn: it lives, it tells what it has done and spent, it asks for what seems due. n4n/core/probes/board.py does the same in Python.
 -- KEYS: probers by when they are given up, tasks by when they are due (ms), who holds a task's lease, what was spent today ("purse\0prober").
--- ARGV: prober, ms until it is given up, its day (since 1970), number of purses, of tasks that ended, of claims; then of each purse its name and
--- what this prober spent from it (pico-USD); of each task that ended its name and in how many ms it is due again; of each claim the task, its lease
+-- ARGV: prober, ms until it is given up, its day (since 1970), number of purses, of tasks that ended, of claims, of grants at most; then of each
+-- purse its name and what this prober spent from it (pico-USD); of each task that ended its name and in how many ms it is due again; of each claim the task, its lease
 -- in ms, in how many ms it is due if nobody ever saw it, its purse, its cost and the purse's budget for a day (-1: no bound).
 -- Answers {Redis' time in ms, {probers}, {wait of each claim in ms, '0': granted}, {purse, spent by all, …}}.
 local t = redis.call('TIME')
@@ -22,7 +22,7 @@ if redis.call('HGET', KEYS[4], '@') ~= tostring(day) then
     redis.call('HDEL', KEYS[3], task)
   end
 end
-local at = 7
+local at = 8
 for _ = 1, tonumber(ARGV[4]) do
   if tonumber(ARGV[3]) == day then redis.call('HSET', KEYS[4], ARGV[at] .. '\0' .. me, ARGV[at + 1]) end
   at = at + 2
@@ -42,7 +42,7 @@ for i = 1, #kept, 2 do
   if purse then spent[purse] = (spent[purse] or 0) + tonumber(kept[i + 1]) end
 end
 
-local waits = {}
+local waits, left = {}, tonumber(ARGV[7])
 for _ = 1, tonumber(ARGV[6]) do
   local task, lease, spread, purse = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
   local cost, budget = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
@@ -55,6 +55,8 @@ for _ = 1, tonumber(ARGV[6]) do
   local wait = 0
   if due > now and redis.call('HGET', KEYS[3], task) ~= me then
     wait = due - now
+  elseif left <= 0 then
+    wait = 1  -- it is due: ask in the next turn
   elseif budget >= 0 and (spent[purse] or 0) + cost > budget then
     redis.call('HDEL', KEYS[3], task)
     due = (day + 1) * day_ms + spread
@@ -67,6 +69,7 @@ for _ = 1, tonumber(ARGV[6]) do
     end
     redis.call('ZADD', KEYS[2], text(now + lease), task)
     redis.call('HSET', KEYS[3], task, me)
+    left = left - 1
   end
   waits[#waits + 1] = text(wait)
 end
