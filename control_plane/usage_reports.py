@@ -19,7 +19,10 @@ GROUPS: Final[Mapping[str, str]] = {
 EXPORTS: Final = ("rows", "day")
 PART_BYTES: Final = 64 << 10
 _EXPORT_S: Final = 3600.0
-_TO_SECONDS: Final = "to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+_SPELT: Final[Mapping[str, str]] = {  # in a file; a label is the client's own text, and a spreadsheet would take some for a formula
+    "started_at": "to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')",
+    "request_id": "CASE WHEN request_id ~ '^[-=+@]' THEN '''' || request_id ELSE request_id END",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ def _export(by: str, labelled: bool) -> str:
         chosen += " AND (CAST(%(until)s AS timestamptz) IS NULL OR day < CAST(%(until)s AS timestamptz) AT TIME ZONE 'UTC')"
         chosen += f"{where} ORDER BY day, tenant, key_id, model, provider, endpoint"
     else:
-        columns = ", ".join(f"{_TO_SECONDS} AS started_at" if name == "started_at" else name for name in COLUMNS)
+        columns = ", ".join(f"{_SPELT[name]} AS {name}" if name in _SPELT else name for name in COLUMNS)
         rows, where = ("usage_ledger", "") if not labelled else (f"({OF_RATING} WHERE rerated.label = %(label)s)", "")
         chosen = f"SELECT {columns} FROM {rows} AS chosen WHERE chosen.started_at >= %(since)s"  # noqa: S608  # as above
         chosen += f" AND (CAST(%(until)s AS timestamptz) IS NULL OR chosen.started_at < %(until)s){where}"

@@ -40,7 +40,8 @@ def add_export(commands: Commands) -> None:
     parser = commands.add(
         "export",
         about="print every attempt of a period, or sums of its days, as CSV",
-        more="Columns are named as in the table usage_ledger. Money is exact; it is empty where nothing had a price.",
+        more="Columns are named as in the table usage_ledger. Money is exact; it is empty where nothing had a price."
+        " A client's label that a spreadsheet would take for a formula begins with an apostrophe.",
         epilog=example("n4n usage export --since 2026-11-01 --until 2026-12-01 > november.csv", "n4n usage export --by day --since 90d"),
     )
     parser.add_argument(

@@ -89,6 +89,16 @@ async def test_the_rows_of_a_period_are_one_file_in_the_order_of_their_beginning
     assert (found[-1]["request_id"], found[-1]["tenant"]) == ('a "quoted", name\nof two lines', "é")
 
 
+async def test_a_label_that_a_spreadsheet_would_reckon_with_stays_text(ledger: Ledger, reports: Reports):
+    labels = ("=1+1", "-x", "@a", "+1", "a=b", "req-7")
+    for number, label in enumerate(labels):
+        await ledger.take(rows(1 + number, 1, request_id=label))
+
+    found = await exported(reports, "rows", Question(SINCE))
+
+    assert [one["request_id"] for one in found] == ["'=1+1", "'-x", "'@a", "'+1", "a=b", "req-7"]
+
+
 async def test_a_file_of_days_has_the_sums_of_whole_days(ledger: Ledger, reports: Reports):
     await several(ledger)
 
