@@ -19,6 +19,7 @@ from data_plane.waiting import WaitingLine
 from n4n.core.access import Key
 from n4n.core.catalog import Account, Endpoint, Snapshot
 from n4n.core.errors import CallerLimited
+from n4n.core.limits.charges import Charges
 from n4n.core.limits.estimates import Estimates
 from n4n.core.limits.levels import Refusal, Settlement
 from n4n.core.limits.purse import Overspent
@@ -73,6 +74,7 @@ class Quotas:
         self._left_until = 0.0
         self._snapshot: Snapshot | None = None  # the accounts of which are known
         self._estimates: dict[str, Estimates] = {}
+        self.charges: dict[tuple[str, str], Charges] = {}  # by provider and model, where more tokens are charged than are used
         self.lines: dict[str, WaitingLine] = {}
         self._short: dict[tuple[str, Priority], tuple[Party, float]] = {}
         self.waiting = dict.fromkeys(Priority, 0)

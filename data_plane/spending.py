@@ -15,11 +15,12 @@ from n4n.core.candidates import MAX_WAIT_S, Candidate, Cooldown, Plan
 from n4n.core.catalog import Account, Endpoint
 from n4n.core.chat import ChatRequest, Usage
 from n4n.core.errors import Failure, FailureClass, GatewayError, LimitTooSmall
+from n4n.core.limits.charges import Charges, taken
 from n4n.core.limits.estimates import MARGIN
 from n4n.core.limits.headers import floors
 from n4n.core.limits.levels import Refusal, Settlement
 from n4n.core.limits.line import LineFull, Place
-from n4n.core.limits.subjects import NOTHING, Draw, Priority, Took, too_large
+from n4n.core.limits.subjects import NOTHING, TOKENS, Draw, Priority, Took, too_large
 from n4n.core.plan import cooling_error
 from n4n.core.pricing import cost_pico
 from n4n.core.quota_headers import Quota, read_quotas
@@ -48,8 +49,8 @@ def _any_limited(made: Plan) -> bool:
 class Spending:
     """One request's."""
 
-    __slots__ = ("_account", "_caller", "_chat", "_draw", "_held", "_line", "_made", "_place", "_priority", "_quotas", "_quotas_told",
-                 "_record", "_short", "_spent", "_tenant", "_tokens", "_until")  # fmt: skip
+    __slots__ = ("_account", "_caller", "_charged_by", "_chat", "_draw", "_held", "_line", "_made", "_place", "_priority", "_quotas",
+                 "_quotas_told", "_record", "_short", "_spent", "_tenant", "_tokens", "_until")  # fmt: skip
 
     def __init__(
         self, quotas: Quotas, key: Key, caller: Caller | None, chat: ChatRequest, priority: Priority, made: Plan, record: Record
@@ -70,6 +71,7 @@ class Spending:
         self._account: Reservation | None = None
         self._spent = NOTHING
         self._quotas_told: Mapping[str, Quota] = {}
+        self._charged_by = ("", "")  # the provider and its model that is asked
         self._short: Party | None = None  # for which quota it would wait
         self._line: WaitingLine | None = None
         self._place: Place | None = None
@@ -80,6 +82,7 @@ class Spending:
 
         CallerLimited, BudgetExceeded: the caller has none.
         """
+        self._charged_by = (candidate.account.provider, candidate.endpoint.upstream_model)
         if not candidate.spare_accounts and self._fits(candidate.account, candidate.endpoint):
             party = self._quotas.account(candidate.account, candidate.endpoint)
             short_until = await self._reserved(party)
@@ -142,7 +145,10 @@ class Spending:
             self._spent = Took(1.0, self._draw.tokens)  # the client left, and nobody knows what it cost
         account, self._account = self._account, None
         if account is not None:
-            self._quotas.limits.settle(account, _settlement(account, failure, usage, self._quotas_told))
+            settlement = _settlement(account, failure, usage, self._quotas_told)
+            if self._quotas.charges or (failure is not None and TOKENS in self._quotas_told):
+                settlement = self._charged(account, failure, settlement)
+            self._quotas.limits.settle(account, settlement)
         self._quotas_told = {}
 
     def close(self) -> None:
@@ -161,6 +167,22 @@ class Spending:
 
     # --- steps ---
 
+    def _charged(self, account: Reservation, failure: Failure | None, settlement: Settlement) -> Settlement:
+        """What the provider took of its tokens is learned, and stays taken here."""
+        known, told = self._quotas.charges, self._quotas_told.get(TOKENS)
+        charges, left = known.get(self._charged_by), None if told is None else told.remaining
+        if failure is not None:
+            if left is not None and class_of(failure) is FailureClass.RATE_LIMITED:
+                if charges is None:
+                    charges = known[self._charged_by] = Charges()
+                charges.refused(account.draw.tokens, left)
+            return settlement
+        if charges is None:
+            return settlement
+        charges.admitted()
+        ahead = 0.0 if left is None else _ahead(account, left)
+        return replace(settlement, took=replace(settlement.took, tokens=max(settlement.took.tokens, taken(account.draw.tokens, ahead))))
+
     async def _reserved(self, party: Party | None) -> float | None:
         """None: it is reserved; else until when there is no use in asking again."""
         quotas, caller = self._quotas, self._caller
@@ -175,7 +197,8 @@ class Spending:
             draw = self._draw  # what a caller was promised, it has whatever the priority
             asks.append((caller.party, draw if not draw.reserve else Draw(draw.tokens, draw.stream, 0.0, draw.spend, draw.most_tokens)))
         if party is not None:
-            asks.append((party, self._draw))
+            charges = quotas.charges.get(self._charged_by) if quotas.charges else None
+            asks.append((party, self._draw if charges is None else replace(self._draw, tokens=self._draw.tokens * charges.factor)))
         if not asks:
             return None
         answers = await quotas.limits.reserve(new_reservation_id(), asks)
@@ -267,6 +290,14 @@ def _settlement(account: Reservation, failure: Failure | None, usage: Usage | No
         until_ms = 1000 * (RATE_S if hint is None else hint)
     took = Took(1.0, drawn if failure.status is None else 0.0)
     return Settlement(took, corrected, until_ms, refused=limited and not any(quota.remaining is not None for quota in told.values()))
+
+
+def _ahead(account: Reservation, left: int) -> float:
+    """How many tokens more count as used here than at the account's provider, which has so many left."""
+    for bucket, used in zip(account.party.subjects[0].buckets, account.used(), strict=True):
+        if bucket.name == TOKENS:
+            return used - (bucket.capacity - left)
+    return 0.0
 
 
 def _too_large(caller: Caller, tokens: float) -> LimitTooSmall:

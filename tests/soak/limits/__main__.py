@@ -14,6 +14,7 @@ from pathlib import Path
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # before grpc is imported: children would crash before exec
 
+from tests.soak.limits.far_redis import far_redis
 from tests.soak.limits.figures import Outcome
 from tests.soak.limits.mixed import mixed
 from tests.soak.limits.outages import killed, outage, slow, stopped
@@ -23,7 +24,6 @@ from tests.soak.limits.provider import Provider, provider
 from tests.soak.limits.rates import rpm, tpm
 from tests.soak.limits.stage import Stage, stage
 from tests.support.house import free_port
-from tests.support.store_proxy import store_proxy
 
 Run = Callable[[Stage, Provider, Quotas, float], Awaitable[Outcome]]
 ABOUT = "Shared limits under acceptance: two or three routers, one Redis, a provider that counts."
@@ -92,12 +92,11 @@ async def run(names: list[str], seconds: float, routers: int, folder: Path) -> l
 
 async def _slow(counting: Provider, limited: Quotas, seconds: float, routers: int, folder: Path) -> Outcome:
     """Through a proxy, which has to be there before the routers are."""
-    port = free_port()
-    async with store_proxy(port) as proxy:
-        way = dict.fromkeys(range(routers), proxy.url)
-        simulated = limited.server.base_url("openai")
-        with stage(folder, counting.base_url, simulated, routers=routers, redis_port=port, redis_url=way) as place:
-            return await outage(place, counting, slow(proxy, seconds))
+    port, simulated = free_port(), limited.server.base_url("openai")
+    with far_redis(port) as way:
+        urls = dict.fromkeys(range(routers), way.url)
+        with stage(folder, counting.base_url, simulated, routers=routers, redis_port=port, redis_url=urls) as place:
+            return await outage(place, counting, slow(way, seconds))
 
 
 def main() -> int:

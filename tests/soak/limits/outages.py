@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tests.soak.limits.crowd import Asked, Crowd, Ended
+from tests.soak.limits.far_redis import FarRedis
 from tests.soak.limits.figures import Figure, Outcome, at_least, at_most, percentile, told
 from tests.soak.limits.provider import Provider
 from tests.soak.limits.stage import ALONE, TOGETHER, Stage
-from tests.support.store_proxy import StoreProxy
 
 RPM, BURST, RATE = 1200, 20, 60.0
 BEFORE_S, AFTER_S = 12.0, 12.0
@@ -39,13 +40,9 @@ def stopped(stage: Stage, seconds: float) -> Fault:
     return Fault("Redis stopped (SIGSTOP)", stage.redis.freeze, stage.redis.thaw, seconds, opens=True)
 
 
-def slow(proxy: StoreProxy, seconds: float) -> Fault:
+def slow(way: FarRedis, seconds: float) -> Fault:
     """Every answer 30 ms later, for all routers."""
-
-    def set_to(delay_s: float) -> Callable[[], None]:
-        return lambda: setattr(proxy, "delay_s", delay_s)
-
-    return Fault("Redis 30 ms further away", set_to(0.015), set_to(0.0), seconds, opens=False)
+    return Fault("Redis 30 ms further away", partial(way.add, 0.015), partial(way.add, 0.0), seconds, opens=False)
 
 
 async def outage(stage: Stage, provider: Provider, fault: Fault) -> Outcome:

@@ -19,7 +19,7 @@ from tests.soak.limits.stage import POOL_RPM, POOL_TPM, Stage
 
 OVERLOAD = 1.5
 WARM_S = 45.0  # until the full buckets of the start are spent
-IN_FLIGHT_S = 0.1  # what was sent before a refusal was known may arrive for so long after it
+IN_FLIGHT_S = 0.25  # what was sent before a refusal was known may arrive for so long after it
 MAX_TOKENS = 100
 
 
@@ -35,13 +35,13 @@ class Quotas:
         self.server.state.limiter.configure(LimitSettings(rpm=rpm, tpm=tpm))
         self.asked = []
 
-    def inside(self) -> int:
-        """Calls of an account that came while it had said to wait, later than those that were under way when it did."""
+    def inside(self, begin: float, end: float) -> int:
+        """Calls of an account in this time that came while it had said to wait, later than those that were under way when it did."""
         waits: dict[str, tuple[float, float]] = {}
         count = 0
         for at, account, _, wait_s in self.asked:
             since, until = waits.get(account, (0.0, 0.0))
-            count += since + IN_FLIGHT_S < at < until
+            count += begin <= at < end and since + IN_FLIGHT_S < at < until
             if wait_s and at + wait_s > until:
                 waits[account] = (since if at < until else at, at + wait_s)
         return count
@@ -87,7 +87,9 @@ async def pool(stage: Stage, quotas: Quotas, seconds: float, *, deep: bool) -> O
         [
             at_least(f"{what} admitted of the pool's quota, %", 100 * admitted / quota, 97),
             at_most("calls that llmock refused, %", 100 * refused / max(1, len(seen)), 1),
-            at_most("calls inside a retry-after window", quotas.inside(), 0),
+            at_most("calls inside a retry-after window", quotas.inside(begun, begun + seconds), 0),
+            told("and while the full buckets were spent", quotas.inside(0.0, begun)),
+            told("refused then, %", 100 * sum(wait_s > 0 for _, _, _, wait_s in quotas.asked[:before]) / max(1, before)),
             told("answered", sum(one.status == 200 for one in ended)),
             told("told 429", sum(one.status == 429 for one in ended)),
             at_most("neither", sum(one.status not in (200, 429) for one in ended), 0),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from n4n.runtime.embedded import THROWAWAY, start_postgres
@@ -18,6 +19,7 @@ from tests.support.valkey import ValkeyServer, running_valkey
 
 POOL_RPM, POOL_TPM = 300, 60_000  # of each of three accounts
 MIXED_RPM = 600
+START_S = 90.0  # of a program, on a machine that does other things
 ALONE, TOGETHER = "each router keeps its share", "limits hold across routers"  # what a router says of Redis
 _ACCOUNTS = ("plain", "fifth", "other", "mixed", "pool1", "pool2", "pool3", "deep1", "deep2", "deep3")
 
@@ -114,7 +116,7 @@ def stage(
     try:
         with running_valkey(folder, port=redis_port) as redis, running_fleet(folder, database.url) as fleet:
             fleet.control_plane()
-            eventually(lambda: fleet.n4n("catalog", "history", check=False).returncode == 0, "the control plane")
+            eventually(lambda: fleet.n4n("catalog", "history", check=False).returncode == 0, "the control plane", within=START_S)
             fleet.apply(document(provider, simulated))
             fleet.create_key()  # routers are ready once there are keys
             roles = [
@@ -122,7 +124,7 @@ def stage(
                 for number in range(routers)
             ]
             for role in roles:
-                eventually(lambda role=role: ready(role), f"{role.name} to be ready")
+                eventually(partial(ready, role), f"{role.name} to be ready", within=START_S)
             yield Stage(fleet, redis, roles)
     finally:
         database.stop()
