@@ -64,7 +64,7 @@ def parse(raw: bytes) -> object:
     except (msgspec.DecodeError, RecursionError):
         pass
     try:
-        return json.loads(raw.decode(), parse_constant=_refuse)
+        return json.loads(bytes(raw).decode(), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from error
 

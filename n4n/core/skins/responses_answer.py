@@ -13,7 +13,7 @@ import msgspec
 from n4n.core import json_bytes
 from n4n.core.chat import ChatRequest, Chunk, Usage
 from n4n.core.dialects.responses import counts
-from n4n.core.dialects.responses.words import SHAPE
+from n4n.core.dialects.responses.words import SHAPE, whole_seconds
 from n4n.core.skins.responses_tools import Called, called_in, free_text
 from n4n.core.skins.responses_turns import sealed
 from n4n.core.stream_tail import with_note
@@ -113,7 +113,7 @@ class Envelope:
         self.identity = _identity(request, completion, payload)
         self._model = json_bytes.dump(completion.model or request.model)
         name = json_bytes.encode(f"resp_{self.identity}")
-        self._head = b'"id":%b,"object":"response","created_at":%d' % (name, int(completion.created))
+        self._head = b'"id":%b,"object":"response","created_at":%d' % (name, whole_seconds(completion.created))
         said = request.native.fields if request.native is not None else {}
         echoed: dict[str, bytes] = {name: said.get(name, default) for name, default in _ECHOED.items()}
         echoed |= {name: _ECHOED[name] for name, raw in echoed.items() if bytes(raw) == b"null"}

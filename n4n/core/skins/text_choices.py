@@ -32,7 +32,8 @@ class TextChoices:
         inner = choice.get("delta", choice.get("message"))
         said = cast(Object, inner) if isinstance(inner, dict) else {}
         text = "".join(words for words in (said.get("content"), said.get("refusal")) if isinstance(words, str))
-        index, reason = choice.get("index", 0), choice.get("finish_reason")
+        index, reason = choice.get("index"), choice.get("finish_reason")
+        index = index if type(index) is int else 0
         begin = self._offsets.get(index, 0)
         self._offsets[index] = begin + len(text)
         return {

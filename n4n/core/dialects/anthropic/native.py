@@ -34,7 +34,7 @@ def members(request: ChatRequest, words: Native, endpoint: Endpoint, notes: Note
     for feature in sorted(missing_features(request.features, endpoint.supports)):
         for name in _FEATURE_MEMBERS.get(feature, ()):
             _take_out(fields, name, feature, notes)
-    if endpoint.supports is not None and "web_search" not in endpoint.supports and "web_search" in request.features:
+    if "tools" in fields and endpoint.supports is not None and "web_search" not in endpoint.supports and "web_search" in request.features:
         _drop_web_search(fields, notes)
     _limit(fields, request, endpoint, notes)
     if b'thinking"' in bytes(fields["messages"]) and _UNREADABLE.search(memoryview(fields["messages"])):

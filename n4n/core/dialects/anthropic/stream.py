@@ -90,7 +90,7 @@ class MessageDecoder:
         usage = self._told(said)
         finishes = said.type == "message_delta" and said.delta is not None and said.delta.stop_reason is not None
         if self._writer is None:
-            event = said.type.encode() or name
+            event = said.type.encode(errors="replace") or name
             events.append(Chunk(data, _has_output(said), finishes, usage=usage, output_bytes=_size(said), shape=SHAPE, event=event))
         else:
             chunks = [] if finishes and self._finished else self._writer.write(said, usage)  # a client of chat is told once

@@ -134,7 +134,7 @@ def _read(raw: bytes, decoder: msgspec.json.Decoder[T], shape: type[T]) -> T | N
         return None
     try:
         return msgspec.convert(_lenient(cast(Object, parsed)), shape)
-    except msgspec.ValidationError:
+    except ValueError:  # half a pair in a member's name is one
         return None
 
 

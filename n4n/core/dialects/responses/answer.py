@@ -11,7 +11,7 @@ from n4n.core.chat import CHAT, Chunk
 from n4n.core.dialects.classify import garbled
 from n4n.core.dialects.completion import NOT_UTF8
 from n4n.core.dialects.responses import chat_items, counts, failures
-from n4n.core.dialects.responses.words import SHAPE, Answer, Object, read_answer
+from n4n.core.dialects.responses.words import SHAPE, Answer, Object, read_answer, whole_seconds
 from n4n.core.errors import Failure
 
 NOT_FINISHED = frozenset(("failed", "cancelled", "queued", "in_progress"))
@@ -75,7 +75,7 @@ def _completion(answer: Answer) -> Object:
     return {
         "id": answer.id or "",
         "object": "chat.completion",
-        "created": int(answer.created_at or 0),
+        "created": whole_seconds(answer.created_at),
         "model": answer.model or "",
         "choices": [
             {

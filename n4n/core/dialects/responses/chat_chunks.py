@@ -6,7 +6,7 @@ from n4n.core import json_bytes
 from n4n.core.chat import Chunk, Usage
 from n4n.core.dialects.deltas import text_bytes
 from n4n.core.dialects.responses import chat_items, counts
-from n4n.core.dialects.responses.words import Answer, Item, Object, Said
+from n4n.core.dialects.responses.words import Answer, Item, Object, Said, whole_seconds
 
 _DELTA = b',"choices":[{"index":0,"delta":{'
 _TEXTS = {
@@ -68,7 +68,7 @@ class ChatWriter:
         identity = {
             "id": answer.id or "",
             "object": "chat.completion.chunk",
-            "created": int(answer.created_at or 0),
+            "created": whole_seconds(answer.created_at),
             "model": answer.model or "",
         }
         self._head = json_bytes.dump(identity)[:-1] + _DELTA

@@ -5,6 +5,7 @@ https://platform.openai.com/docs/api-reference/responses-streaming
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TypeVar
 
 import msgspec
@@ -74,6 +75,11 @@ class Said(msgspec.Struct, gc=False):
     error: object = None
 
 
+def whole_seconds(created: float | None) -> int:
+    """The time that an answer tells, without its fraction; 0 where it tells none that can be."""
+    return int(created) if created and isfinite(created) else 0
+
+
 _SAID = msgspec.json.Decoder(Said)
 _ANSWER = msgspec.json.Decoder(Answer)
 
@@ -108,5 +114,5 @@ def _read(raw: bytes, decoder: msgspec.json.Decoder[T], shape: type[T]) -> T | O
         return shape()
     try:
         return msgspec.convert(said, shape)  # half a surrogate pair in an escape is no reason to fail
-    except (msgspec.ValidationError, RecursionError):
+    except (ValueError, RecursionError):  # half a pair in a member's name is one
         return said
