@@ -25,7 +25,7 @@ async def test_who_refuses_what_it_has_enough_of_is_believed_to_charge_more(redi
         made = catalog(upstream.base_url, model={"retry": {"max_retries": 0}})
         made["accounts"]["ae1"]["limits"] = {"tpm": TPM}  # type: ignore[index]
         async with running_router(made, store=store) as router:
-            upstream.script(left(rate_limited(retry_after=0.05), 700), then=left(completion(usage=usage(15, 5)), 0))
+            upstream.script(left(rate_limited(retry_after=0.05), 700), then=completion(usage=usage(15, 5)))
             assert (await ask(router, None)).status == 429
             quotas = router.router.quotas
             assert quotas is not None and quotas.charges["pe1", "scripted-model"].factor > 1.2
