@@ -245,6 +245,8 @@ class Jobs:
             return
         if told.pico is not None:
             self._instruments.balance.labels(account.name).set(told.pico / PICO)
+        if told.usable and self._out.pop(account.name, None) is not None:  # it was topped up: probes tell the rest
+            self._notes.clear(Kind.ACCOUNT_OUT, about)
         if not balances.is_low(told, account):
             self._notes.clear(Kind.LOW_BALANCE, about)
             return

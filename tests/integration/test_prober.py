@@ -305,6 +305,8 @@ async def test_a_low_balance_is_an_alert_and_at_zero_the_account_is_out(
             else:
                 assert (await running.found("account_out")).about == "account acme-main"
                 assert await cooling(running) == ["account acme-main quota_exhausted"]
+                upstream.script(then=balance(9.0))
+                await running.until(lambda: not running.prober._notes._standing, "both findings to end when it is topped up")
 
 
 async def test_a_prober_is_stopped_in_the_middle_of_a_probe(redis_url: str) -> None:
