@@ -12,6 +12,7 @@ Providers cache prompts from 1,024 tokens on (https://platform.openai.com/docs/g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from math import log
 
@@ -24,28 +25,21 @@ from n4n.core.dialects.origins import origin_of
 
 LEAST_BYTES = 4_096  # of a body, without a `prompt_cache_key`
 FEW, SHARE = 8, 1.5  # attempts under way that are never too many; and how many times the mean of all accounts
-_LONG = 256 << 10  # a body from which on the beginning is its first bytes, for reading it all would take too long
-_HEAD = 16 << 10
+_FAR, _HEAD, _END = 64 << 10, 2 << 10, 1 << 10  # bytes of a conversation that are looked at, and that count
+_USER, _ROLE, _CONTENT, _BETWEEN = b'"user"', b'"role"', b'"content"', b'{}[], \t\r\n"'
+_ALL = (1 << 64) - 1
 _POOR = 2.0**-20
 _NOTHING = (b"", b"null", b'""')
-_ASKING = frozenset(("system", "developer"))
 Draw = Callable[[], float]
 
 
-class _Said(msgspec.Struct, gc=False):
-    role: str = ""
-    content: msgspec.Raw = msgspec.Raw(b"")
+class Kept(msgspec.Struct):
+    """What a request keeps to: `beginning` is 64 bits of it."""
 
-
-_MESSAGES = msgspec.json.Decoder(list[_Said])
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """What a request keeps to. `most`: attempts under way above which an account is crowded."""
-
-    beginning: bytes
+    beginning: int
     busy: Mapping[str, int]
-    most: float
+    endpoints: Sequence[Endpoint]
+    most: float | None = None  # attempts under way above which an account is crowded; None: not asked for yet
 
     def draw(self, endpoint: Endpoint, chance: Draw) -> Draw:
         """How this request's lot at an endpoint is drawn: as in all other turns of it, where that saves something; a poor one where it is
@@ -64,11 +58,25 @@ class Kept(msgspec.Struct, frozen=True):
         return min(able, key=lambda one: one[0])[1] if able and saves(endpoint) else None
 
     def _is_crowded(self, account: Account) -> bool:
-        return self.busy.get(account.name, 0) > self.most
+        under_way = self.busy.get(account.name, 0)
+        if under_way <= FEW:
+            return False
+        if self.most is None:
+            accounts = {account.name for endpoint in self.endpoints for account in endpoint.accounts}
+            self.most = max(FEW, SHARE * sum(self.busy.get(name, 0) for name in accounts) / len(accounts))
+        return under_way > self.most
 
     def _hashed(self, name: str) -> float:
-        """In [0, 1), as evenly as chance."""
-        return int.from_bytes(blake2b(name.encode(), digest_size=6, key=self.beginning).digest()) / (1 << 48)
+        """In [0, 1), as evenly as chance: the last steps of splitmix64 (Steele, Lea and Flood 2014)."""
+        mixed = self.beginning ^ _bits(name.encode())
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _ALL
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _ALL
+        return ((mixed ^ mixed >> 31) >> 11) / (1 << 53)
+
+
+@lru_cache(4096)
+def _bits(name: bytes) -> int:
+    return int.from_bytes(blake2b(name, digest_size=8).digest())
 
 
 def saves(endpoint: Endpoint) -> bool:
@@ -115,28 +123,19 @@ def kept(request: ChatRequest, tenant: str, endpoints: Sequence[Endpoint], busy:
     key = bytes(fields.get("prompt_cache_key", b""))
     if request.body_bytes < LEAST_BYTES and key in _NOTHING:
         return None
-    accounts = {account.name for endpoint in endpoints for account in endpoint.accounts}
-    if len(accounts) < 2 or not any(map(saves, endpoints)):
+    if (len(endpoints) == 1 and len(endpoints[0].accounts) == 1) or not any(map(saves, endpoints)):
         return None
-    told = key if key not in _NOTHING else _beginning(fields, long=request.body_bytes >= _LONG)
-    if not told:
-        return None
-    beginning = blake2b(b"\0".join((tenant.encode(), request.model.encode(), told)), digest_size=16).digest()
-    mean = sum(busy.get(name, 0) for name in accounts) / len(accounts)
-    return Kept(beginning, busy, max(FEW, SHARE * mean))
+    told = [key] if key not in _NOTHING else _beginning(fields)
+    return Kept(_bits(b"\0".join((tenant.encode(), request.model.encode(), *told))), busy, endpoints) if any(told) else None
 
 
-def _beginning(fields: Mapping[str, msgspec.Raw], *, long: bool) -> bytes:
-    """The instructions and the first thing that the user says, as JSON; b'' where that cannot be told."""
+def _beginning(fields: Mapping[str, msgspec.Raw]) -> list[bytes]:
+    """The instructions, and all up to the end of the first thing that the user says, as the JSON that it came as: what is long by its head
+    and its end. Nothing is parsed, for it may be long: an unescaped `"role"` stands nowhere but before a role."""
     said = fields.get("messages", fields.get("input", fields.get("prompt", msgspec.Raw(b""))))
+    raw = bytes(memoryview(said)[:_FAR])
+    at = raw.find(_USER)
+    end = len(raw) if at < 0 else at if raw.find(_CONTENT) < raw.find(_ROLE) else raw.find(_ROLE, at)
+    raw = raw[: end if end >= 0 else len(raw)].rstrip(_BETWEEN)
     before = [bytes(memoryview(fields[name])[:_HEAD]) for name in ("system", "instructions") if name in fields]
-    head = bytes(memoryview(said)[:1])
-    if long or head != b"[":
-        return b"\0".join((*before, bytes(memoryview(said)[:_HEAD])))
-    try:
-        messages = _MESSAGES.decode(said)
-    except (msgspec.DecodeError, RecursionError):
-        return b""
-    first = next((one for one in messages if one.role in _ASKING), _Said())
-    asked = next((one for one in messages if one.role == "user"), _Said())
-    return b"\0".join((*before, bytes(first.content), bytes(asked.content)))
+    return [*before, raw[:_HEAD], raw[_HEAD:][-_END:]]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from n4n.core import affinity
 from n4n.core.affinity import kept, saves
 from n4n.core.candidates import Candidate, EndpointView, World
 from n4n.core.catalog import Price, PriceList
@@ -83,9 +82,9 @@ def test_a_cache_key_of_its_own_counts_instead_of_the_beginning_however_short_it
         (chat(system="Be brief.", prompt_cache_key=None), POOL),
         (chat(), snapshot([endpoint("e1", accounts=("a", "b"), price=PriceList(Price(1000, 4000)))])),
         (chat(), snapshot([endpoint("e1", accounts=("a", "b"))])),
-        (read_chat(json.dumps({"model": "m", "messages": [{"role": 7, "content": LONG}]}).encode()), POOL),
+        (read_completions(b'{"model":"m","prompt":"","user":"%b"}' % (b"u" * 5_000)), POOL),
     ],
-    ids=["short", "no key", "no cheaper", "unpriced", "odd"],
+    ids=["short", "no key", "no cheaper", "unpriced", "nothing said"],
 )
 def test_where_nothing_is_saved_chance_decides(request_: ChatRequest, held: Any) -> None:
     assert kept(request_, "acme", list(held.endpoints.values()), {}) is None
@@ -152,9 +151,10 @@ def response(**fields: object) -> ChatRequest:
         lambda text: response(instructions=LONG, input=text),
         lambda text: response(input=[{"role": "user", "content": LONG + text}]),
         lambda text: read_completions(json.dumps({"model": "m", "prompt": text + LONG}).encode()),
-        lambda text: chat(text + "x" * affinity._LONG, system="s"),
+        lambda text: chat(text + "x" * 300_000, system="s"),
+        lambda text: read_chat(json.dumps({"model": "m", "messages": [{"content": LONG}, {"content": text, "role": "user"}]}).encode()),
     ],
-    ids=["messages", "responses", "items", "text", "very long"],
+    ids=["messages", "responses", "items", "text", "very long", "content first"],
 )
 def test_every_skin_has_a_beginning(ask: Callable[[str], ChatRequest]) -> None:
     endpoints = list(POOL.endpoints.values())
@@ -166,3 +166,21 @@ def test_every_skin_has_a_beginning(ask: Callable[[str], ChatRequest]) -> None:
 def test_a_cached_price_saves_where_it_is_lower() -> None:
     prices = (Price(10, 1, 5), Price(10, 1, 10), Price(None, 1, 5), Price(10, 1))
     assert [saves(endpoint("e", price=PriceList(price))) for price in prices] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("content_first", [False, True])
+@pytest.mark.parametrize("first_", ["Hello", 'a "role": "user" in a text', "ends in ]}", "漢"])
+def test_later_turns_begin_as_the_first_did_however_they_are_written(first_: str, content_first: bool) -> None:
+    def asked(*texts: str) -> ChatRequest:
+        roles = ("user", "assistant")
+        turns: list[dict[str, object]] = [{"role": "system", "content": LONG}]
+        turns += [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
+        if content_first:
+            turns = [{"content": turn["content"], "role": turn["role"]} for turn in turns]
+        return read_chat(json.dumps({"model": "m", "messages": turns}, indent=1 if content_first else None).encode())
+
+    endpoints = list(POOL.endpoints.values())
+    found = [kept(one, "t", endpoints, {}) for one in (asked(first_), asked(first_, "a"), asked(first_, "a", "b", "c"), asked("else"))]
+    assert all(found)
+    assert len({one.beginning for one in found[:3] if one is not None}) == 1
+    assert found[3] is not None and found[0] is not None and found[3].beginning != found[0].beginning

@@ -36,7 +36,8 @@ RESPONSE = b'{"id":"r","object":"response","status":"completed","created_at":%b,
 def test_a_time_that_there_cannot_be_is_none(created: bytes) -> None:
     chat, own = read_completions(b'{"model":"m","prompt":"x"}'), read_responses(b'{"model":"m","input":"x"}')
     told = DIALECTS["openai_responses"].decode(RESPONSE % (created, b""), "application/json", chat)
-    assert (isinstance(told, Chunk) and b'"created":1' in told.payload) or b'"created":0' in told.payload
+    assert isinstance(told, Chunk)
+    assert b'"created":1' in told.payload or b'"created":0' in told.payload
 
     completion = b'{"created":%b,"choices":[{"message":{"content":"\\ud83d"},"finish_reason":"stop"}]}' % created
     assert b'"created_at":' in OpenAIResponses().whole(Chunk(completion), own, None, b"{}")
