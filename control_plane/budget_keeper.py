@@ -32,6 +32,7 @@ from n4n.runtime.wire import daily_token_budgets
 
 LOOK_S = 0.5
 LEAD_S = 8.0  # less than a transaction may take
+AGAIN_S = (1.5, 4.0)  # after Redis lost somebody: what had been spent and was on its way to the ledger then
 ACCOUNTS_S = 60.0
 STAND_S = 5.0  # between two looks at all budgets; more where one takes long
 _MOST_OF_TIME = 0.05  # that is spent on looking at all budgets
@@ -69,6 +70,7 @@ class BudgetKeeper:
         self._purses: dict[_Whose, Purse] = {}
         self._held: tuple[Held, ...] = ()
         self._fresh: set[_Whose] = set()  # whose budgets are new or were edited
+        self._again: list[tuple[float, _Whose]] = []  # whom to seed once more, and when
         self._late: list[Standing] = []  # what is raised to at the next look
         self._raised: dict[Held, tuple[int, int]] = {}
         self._accounts_at = 0.0
@@ -116,14 +118,19 @@ class BudgetKeeper:
         await self._read()
         if self._store is None or self._store.state is not Breaker.CLOSED or not self._purses:
             return
-        unknown, self._fresh = self._fresh & self._purses.keys(), set()
+        now = asyncio.get_running_loop().time()
+        due, self._fresh = self._fresh | {whose for at, whose in self._again if at <= now}, set()
+        self._again = [one for one in self._again if one[0] > now]
+        due &= self._purses.keys()
         try:
-            unknown |= await self._unknown()
-            if unknown:
-                await self._seed(await self._standings([one for whose in unknown for one in self._purses[whose].held]))
+            unknown = await self._unknown()
+            due |= unknown
+            if due:
+                await self._seed(await self._standings([one for whose in due for one in self._purses[whose].held]))
         except (DatabaseAway, StoreUnavailable):
-            self._fresh |= unknown
+            self._fresh |= due
             raise
+        self._again += [(now + later, whose) for later in AGAIN_S for whose in unknown]
 
     async def stand(self) -> None:
         """Looks at all budgets: tells of levels, raises what Redis has less of. StoreUnavailable, DatabaseAway."""

@@ -267,3 +267,18 @@ async def test_while_redis_is_away_each_router_spends_its_share_of_what_was_left
             learn(server)
             await eventually(lambda: kept(server).get("usd/day:s", 0.0) >= 2.5e11)
             assert (await asked(one, max_tokens=5000))[0] in (200, 402)
+
+
+async def test_a_spent_budget_leaves_no_place_taken_at_the_account_nor_of_the_key(server: ValkeyServer) -> None:
+    async with ScriptedUpstream() as upstream:
+        upstream.script(then=completion(usage=FIVE_CENTS))
+        made = catalog(upstream.base_url)
+        made["accounts"]["ae1"]["limits"] = {"concurrency": 2, "rpm": 1000}  # type: ignore[index]
+        async with routers_of(server, made, budgets=(usd("0.05"),), limits={"concurrency": 2, "rpm": 1000}) as (router,):
+            statuses = []
+            for _ in range(6):
+                statuses.append((await asked(router, max_tokens=5000))[0])
+                await eventually(lambda: kept(server).get("ru") == 0.0)
+            assert statuses == [200, 402, 402, 402, 402, 402]
+            with server.client() as client:
+                await eventually(lambda: not list(client.scan_iter("n4n:*:l")) and not list(client.scan_iter("n4n:*:o")))

@@ -96,7 +96,7 @@ class Stage:
             async with self.http.post(f"{router}/chat/completions", json=body, headers={"authorization": f"Bearer {key}"}) as answer:
                 await answer.read()
                 return answer.status
-        except aiohttp.ClientError:
+        except (aiohttp.ClientError, TimeoutError):
             return 0
 
     async def until(self, holds: Callable[[int], bool], key: str, *, path: str = "models") -> None:
@@ -145,8 +145,11 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
         roles = [fleet.data_plane(name, N4N_REDIS_URL=redis.url, CANARY="sk-provider-canary") for name in ("r1", "r2")]
         for role in roles:
             eventually(lambda role=role: ready(role), "the routers", within=90)  # type: ignore[misc]
-        connector = aiohttp.TCPConnector(limit=0)
-        async with ControlClient([fleet.admin_url], ADMIN_TOKEN) as operator, aiohttp.ClientSession(connector=connector) as http:
+        connector, patience = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=30)
+        async with (
+            ControlClient([fleet.admin_url], ADMIN_TOKEN) as operator,
+            aiohttp.ClientSession(connector=connector, timeout=patience) as http,
+        ):
             yield Stage(fleet, operator, redis, upstream, http, roles)
 
 
@@ -234,9 +237,13 @@ async def died(at: Stage, figures: Figures) -> None:
     """A router is killed while it holds all of a budget."""
     _, key = await at.key(usd("0.05"))
     at.upstream.script(_hangs, then=ANSWER)
+    before = len(at.upstream.calls)
     asking = asyncio.create_task(at.ask(at.routers[1], key))
-    while await at.ask(at.routers[0], key) != 402:
-        pass
+    async with asyncio.timeout(20):
+        while len(at.upstream.calls) == before:  # noqa: ASYNC110  # another thread counts them
+            await asyncio.sleep(0.01)
+        while await at.ask(at.routers[0], key) != 402:
+            pass
     began = time.monotonic()
     os.kill(at.roles[1].workers()[0], signal.SIGKILL)
     await asking

@@ -10,11 +10,13 @@ local function exact(number) return string.format('%.17g', number) end
 local function loaded(at, now)
   local purse = {key = KEYS[at], open = KEYS[at + 1], kept = {}, slots = {}, set = {}, del = {}}
   local fields = redis.call('HGETALL', purse.key)
+  purse.lasts = #fields == 0 -- it is kept for long from each new window or slot on
   for i = 1, #fields, 2 do
-    local name, slot = string.match(fields[i], '^(.*)#(%d+)$')
-    if name then
+    local mark = string.find(fields[i], '#', 1, true)
+    if mark then
+      local name = string.sub(fields[i], 1, mark - 1)
       purse.slots[name] = purse.slots[name] or {}
-      purse.slots[name][tonumber(slot)] = tonumber(fields[i + 1])
+      purse.slots[name][tonumber(string.sub(fields[i], mark + 1))] = tonumber(fields[i + 1])
     else
       purse.kept[fields[i]] = tonumber(fields[i + 1])
     end
@@ -53,6 +55,7 @@ local function moved(purse, term, now)
     local before = purse.kept[name .. ':w']
     if not before or window > before then
       put(purse, name .. ':w', window)
+      purse.lasts = true
       put(purse, name .. ':s', 0)
       put(purse, name .. ':u', 0)
     else
@@ -105,6 +108,7 @@ local function booked(purse, term, window, spent, now)
   if spent == 0 then return end
   if term.slot_ms > 0 then
     local slots = purse.slots[term.name]
+    purse.lasts = purse.lasts or not slots[window]
     slots[window] = (slots[window] or 0) + spent
     purse.set[term.name .. '#' .. exact(window)] = slots[window]
   elseif window == term.window then
@@ -119,7 +123,7 @@ local function stored(purse)
   for field, value in pairs(purse.set) do words[#words + 1], words[#words + 2] = field, exact(value) end
   if #words > 0 then
     redis.call('HSET', purse.key, unpack(words))
-    redis.call('PEXPIRE', purse.key, kept_ms)
+    if purse.lasts then redis.call('PEXPIRE', purse.key, kept_ms) end
   end
   if #purse.del > 0 then redis.call('HDEL', purse.key, unpack(purse.del)) end
 end
