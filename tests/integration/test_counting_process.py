@@ -82,6 +82,9 @@ def test_a_provider_that_counts_a_tenth_too_much_shows_in_the_usage_and_in_the_m
     assert "n4n_answers_counted_total" in metrics(router)
     assert router.stop() == 0
     assert not own.exists()
+    every = "SELECT count(*), count(DISTINCT attempt_id), sum(prompt_tokens) FROM usage_ledger"
+    assert rows(fleet, every) == [(len(upstream.calls), len(upstream.calls), prompt * len(upstream.calls))]
+    assert rows(fleet, "SELECT sum(attempts) FROM usage_by_day") == [(len(upstream.calls),)]
 
     without = fleet.data_plane("r2", **CREDENTIAL, N4N_COUNT_ONE_IN="0")
     upstream.script(then=reply(TEXT, usage=None))
