@@ -27,7 +27,8 @@ from tests.support.upstream import HostedUpstream, running_upstream
 SECRETS = {"POSTGRES_PASSWORD": "not-a-real-password", "N4N_ADMIN_TOKEN": ADMIN_TOKEN, "N4N_NODE_TOKEN": NODE_TOKEN}
 # From the Compose specification: what this file uses and may use.
 SERVICE_KEYS = {
-    "build", "cap_drop", "command", "depends_on", "env_file", "environment", "healthcheck", "image", "init", "ports", "profiles", "read_only",
+    "build", "cap_drop", "command", "depends_on", "env_file", "environment", "healthcheck", "image", "init", "ports", "profiles",
+    "read_only",
     "restart", "security_opt", "shm_size", "stop_grace_period", "tmpfs", "ulimits", "volumes",
 }  # fmt: skip
 TOP_KEYS = {"name", "services", "volumes"}
