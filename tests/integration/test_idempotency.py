@@ -10,7 +10,7 @@ import openai
 import pytest
 import redis
 
-from n4n.runtime.limits.scripts import SETTLE
+from n4n.runtime.limits.packed import SETTLE
 from tests.support import answers
 from tests.support.answers import completion, error, held, sse
 from tests.support.clients import TURNS, anthropic_client, openai_client
