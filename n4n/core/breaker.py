@@ -24,6 +24,7 @@ from types import MappingProxyType
 from n4n.core.catalog import BreakerPolicy
 from n4n.core.errors import FailureClass
 
+USUAL = 0.15  # up to this usual part of failures each of them counts whole
 LONGEST = 8  # times the recovery time
 JITTER = 0.2  # of the open time, added so that routers do not try again in step
 
@@ -56,7 +57,7 @@ _WEIGHTS = {BreakerEvent.FAILURE: 1.0, BreakerEvent.HALF_FAILURE: 0.5}
 class BreakerState:
     """`kept` is CLOSED, OPEN (half-open once `until` has passed) or HALF_OPEN (the trial is taken, at the latest until `until`).
 
-    `recent` holds (time, weight) of the failures that stand, oldest first, fewer than two per unit of the threshold.
+    `recent` holds (time, weight) of the failures that stand, oldest first.
     `opened_count` is how often it opened in a row; while CLOSED, `until` is when it closed last.
     """
 
@@ -77,6 +78,13 @@ def event_of(failure_class: FailureClass, *, trial: bool = False) -> BreakerEven
     return BreakerEvent.TRIAL_ABANDONED if trial else None
 
 
+def tolerance(usual: float) -> float:
+    """How much a failure counts where this part of calls fails usually. Who fails three in ten has a third of its share, and keeps it: a
+    breaker is for what suddenly or nearly always fails. At 0.3 it takes 20 more failures than successes instead of 5.
+    """
+    return 1.0 if usual <= USUAL else (USUAL / usual) ** 2
+
+
 def phase(state: BreakerState, now: float) -> Breaker:
     """What the breaker is at an instant; HALF_OPEN also while its trial is taken."""
     return Breaker.HALF_OPEN if state.kept is Breaker.OPEN and now >= state.until else state.kept
@@ -87,25 +95,25 @@ def allows(state: BreakerState, now: float) -> bool:
     return state.kept is Breaker.CLOSED or now >= state.until
 
 
-def fold(state: BreakerState, event: BreakerEvent, now: float, policy: BreakerPolicy, jitter: float) -> BreakerState:
-    """The state after one event. `jitter` in [0, 1) is used where the breaker opens."""
+def fold(state: BreakerState, event: BreakerEvent, now: float, policy: BreakerPolicy, jitter: float, usual: float = 0.0) -> BreakerState:
+    """The state after one event. `jitter` in [0, 1) is used where the breaker opens; `usual`: what part of its calls fails usually."""
     match phase(state, now):
         case Breaker.CLOSED:
-            return _closed(state, event, now, policy, jitter)
+            return _closed(state, event, now, policy, jitter, usual)
         case Breaker.HALF_OPEN:
             return _half_open(state, event, now, policy, jitter)
         case _:
             return state
 
 
-def _closed(state: BreakerState, event: BreakerEvent, now: float, policy: BreakerPolicy, jitter: float) -> BreakerState:
+def _closed(state: BreakerState, event: BreakerEvent, now: float, policy: BreakerPolicy, jitter: float, usual: float) -> BreakerState:
     if event is BreakerEvent.SUCCESS:
         left = () if policy.consecutive else state.recent[1:]
         return replace(state, recent=left) if state.recent else state
     if event not in _WEIGHTS:
         return state
     standing = tuple(failure for failure in state.recent if failure[0] > now - policy.window_sec)
-    recent = (*standing, (now, _WEIGHTS[event]))
+    recent = (*standing, (now, _WEIGHTS[event] * tolerance(usual)))
     if sum(weight for _, weight in recent) < policy.failure_threshold:
         return replace(state, recent=recent)
     calm = now >= state.until + LONGEST * policy.recovery_timeout_sec

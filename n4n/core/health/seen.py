@@ -24,6 +24,7 @@ class Seen(msgspec.Struct, frozen=True):
     tokens_per_s: float | None = None
     tokens_per_s_p50: float | None = None
     tokens_per_s_p95: float | None = None
+    usual: float = 0.0
 
 
 def seen_of(standing: Standing) -> Seen:
@@ -42,6 +43,7 @@ def seen_of(standing: Standing) -> Seen:
         speed.mean,
         speed.quantile(0.5),
         speed.quantile(0.95),
+        standing.usual,
     )
 
 
@@ -58,4 +60,5 @@ def standing_of(seen: Seen) -> Standing:
         seen.latency_ms,
         Spread(MS, seen.ttft_ms),
         Spread(PER_S, seen.tokens_per_s),
+        seen.usual,
     )

@@ -25,6 +25,7 @@ from n4n.core.health.policy import HealthPolicy
 from n4n.core.health.spread import MS, PER_S, SMOOTHING, Spread
 
 STEPS = (0.05, 0.25, 1.0)
+USUAL_WEIGHT = 0.05  # of one signal in the usual part of failures
 WHOLE = 0.999  # from here on it is 1
 _VALUES = {BreakerEvent.SUCCESS: 1.0, BreakerEvent.HALF_FAILURE: 0.5, BreakerEvent.FAILURE: 0.0}
 
@@ -39,7 +40,8 @@ class Policies(msgspec.Struct, frozen=True):
 class Standing(msgspec.Struct, frozen=True):
     """`score` and `ceiling` (the step it has come back to) are as of `at`; `share` tells them as of now.
 
-    `wins`: successes in a row since the last step, which was at `since`. `good_at`: the last success of live traffic.
+    `wins`: successes in a row since the last step, which was at `since`. `good_at`: the last success of live traffic. `usual`: what part
+    of calls fails usually, over some 20 of them: to the breaker that is no news.
     """
 
     score: float = 1.0
@@ -52,6 +54,7 @@ class Standing(msgspec.Struct, frozen=True):
     latency_ms: float | None = None
     ttft: Spread = Spread(MS)
     speed: Spread = Spread(PER_S)
+    usual: float = 0.0
 
 
 class Scored(Protocol):
@@ -108,29 +111,35 @@ def fold(standing: Standing, news: News, now: float, policies: Policies, jitter:
         latency,
         standing.ttft.with_sample(news.ttft, now),
         standing.speed.with_sample(news.speed, now),
+        climb.usual if climb.scored else standing.usual,
     )
 
 
 class _Climb:
     """A standing while news is folded into it."""
 
-    __slots__ = ("breaker", "ceiling", "good_at", "jitter", "least", "now", "policies", "rate", "scored", "since", "wins")
+    __slots__ = ("breaker", "ceiling", "good_at", "jitter", "least", "now", "policies", "rate", "scored", "since", "usual", "wins")
 
     def __init__(self, standing: Standing, now: float, policies: Policies, jitter: float) -> None:
         score, self.ceiling = drifted(standing, now, policies.health)
         self.rate, self.least = math.sqrt(max(score, policies.health.floor)), math.sqrt(policies.health.floor)
         self.wins, self.since, self.good_at, self.breaker = standing.wins, standing.since, standing.good_at, standing.breaker
         self.now, self.policies, self.jitter, self.scored = now, policies, jitter, False
+        self.usual = standing.usual * 2.0 ** (-max(0.0, now - standing.at) / policies.health.half_life_sec)
 
     def happened(self, letter: str, count: int) -> None:
         """A run of equal events."""
         event = EVENTS[letter.lower()]
         before = phase(self.breaker, self.now)
+        value = _VALUES.get(event)
         times = min(count, len(self.breaker.recent) + 1 if event is BreakerEvent.SUCCESS else MOST_FAILURES)
         for _ in range(times):
-            self.breaker = fold_breaker(self.breaker, event, self.now, self.policies.breaker, self.jitter)
+            self.breaker = fold_breaker(self.breaker, event, self.now, self.policies.breaker, self.jitter, self.usual)
+            if value is not None and event is not BreakerEvent.SUCCESS:
+                self.usual += USUAL_WEIGHT * (1.0 - value - self.usual)
+        if event is BreakerEvent.SUCCESS:
+            self.usual *= (1.0 - USUAL_WEIGHT) ** count
         after = phase(self.breaker, self.now)
-        value = _VALUES.get(event)
         if value is None:
             return
         self.scored = True

@@ -104,10 +104,13 @@ def _entries(rest: Sequence[Reply], ahead: float) -> Iterator[tuple[str, Seen]]:
 
 def _seen(fields: list[float | str | bool], ahead: float) -> Seen:
     """`ahead`: how far Redis' clock is before ours."""
-    score, ceiling, at, kept, until, opened, good_at, *measured = fields
+    score, ceiling, at, kept, until, opened, good_at, *measured, usual = fields
     breaker = BreakerState(_BREAKERS[str(kept)], (), int(opened), float(until) - ahead)
-    measures = [None if one is False else float(one) for one in measured]
-    return Seen(float(score), float(ceiling), float(at) - ahead, float(good_at) - ahead if good_at else None, breaker, *measures)
+    latency, ttft, ttft50, ttft95, speed, speed50, speed95 = (None if one is False else float(one) for one in measured)
+    good = float(good_at) - ahead if good_at else None
+    return Seen(
+        float(score), float(ceiling), float(at) - ahead, good, breaker, latency, ttft, ttft50, ttft95, speed, speed50, speed95, float(usual)
+    )
 
 
 @lru_cache(4096)

@@ -270,7 +270,9 @@ class SharedHealth:
         self._alone[name] = standing
         seen = self._seen.get(name, _FRESH)
         self._remember(
-            name, replace(seen, score=standing.score, ceiling=standing.ceiling, at=standing.at, breaker=standing.breaker), policies
+            name,
+            replace(seen, score=standing.score, ceiling=standing.ceiling, at=standing.at, breaker=standing.breaker, usual=standing.usual),
+            policies,
         )
 
     def _wake(self, endpoint: str, urgent: bool) -> None:

@@ -2,7 +2,7 @@
 -- the hash tag and are named by ARGV[3] and the endpoint. ARGV: the number, the most that is told at once, how their keys begin.
 -- Answers {generation, number of the last that is told, Redis' time in s, name, fields, …}; fields, as a MessagePack array: score, ceiling
 -- and as of when; the breaker (c, o or h), until when, how often it opened; the last live success; mean latency; mean, median, 95 % of
--- first tokens, and of speed.
+-- first tokens, and of speed; what part of calls fails usually.
 local t = redis.call('TIME')
 local head = redis.call('HMGET', KEYS[2], 'g', 'n')
 local answer, number, most = {}, tonumber(head[2] or 0), tonumber(ARGV[2])

@@ -33,6 +33,7 @@ local function happened(e, p, event)
       if one[1] > now - p[9] then standing[#standing + 1], sum = one, sum + one[2] end
     end
     local weight = 1 - VALUES[event]
+    if e.b > 0.15 then weight = weight * (0.15 / e.b) ^ 2 end
     e.f = standing
     if sum + weight < p[8] then standing[#standing + 1] = {now, weight} else
       if now >= e.u + 8 * p[10] then e.o = 0 end
@@ -48,13 +49,20 @@ local function fold(e, p, runs)
   local score, ceiling = whole(p[4] + (e.s - p[4]) * part), e.c
   if ceiling < p[4] then ceiling = p[4] + (ceiling - p[4]) * part end
   ceiling = whole(ceiling)
+  local usual = e.b
+  e.b = e.b * part
   local least, scored = math.sqrt(p[5]), false
   local rate = math.sqrt(math.max(score, p[5]))
   for letter, count in string.gmatch(runs, '(%a)(%d+)') do
     count = tonumber(count)
     local event, before = string.lower(letter), phase(e)
-    for _ = 1, math.min(count, event == 'g' and #e.f + 1 or 64) do happened(e, p, event) end
-    local value, after = VALUES[event], phase(e)
+    local value = VALUES[event]
+    for _ = 1, math.min(count, event == 'g' and #e.f + 1 or 64) do
+      happened(e, p, event)
+      if value and event ~= 'g' then e.b = e.b + 0.05 * (1 - value - e.b) end
+    end
+    if event == 'g' then e.b = e.b * 0.95 ^ count end
+    local after = phase(e)
     if value then
       scored = true
       rate = math.max(least, value + (rate - value) * (1 - (letter == event and p[1] or p[2])) ^ count)
@@ -70,7 +78,7 @@ local function fold(e, p, runs)
       else e.w = 0 end
     end
   end
-  if scored then e.s, e.c, e.at = whole(rate * rate), ceiling, now end
+  if scored then e.s, e.c, e.at = whole(rate * rate), ceiling, now else e.b = usual end
 end
 
 local function averaged(mean, count, came)
@@ -120,10 +128,10 @@ for i = 1, #KEPT do
     local s = cmsgpack.unpack(string.sub(value, 3, 2 + long))
     rest = cmsgpack.unpack(string.sub(value, 3 + long))
     e = {s = s[1], c = s[2], at = s[3], k = s[4], u = s[5], o = s[6], ga = s[7], l = s[8], t = {m = s[9], a = rest[4], h = rest[5]},
-      v = {m = s[12], a = rest[6], h = rest[7]}, w = rest[1], si = rest[2], f = rest[3], q = {s[10], s[11], s[13], s[14]}}
+      v = {m = s[12], a = rest[6], h = rest[7]}, w = rest[1], si = rest[2], f = rest[3], q = {s[10], s[11], s[13], s[14]}, b = s[15]}
   else
     e = {s = p[4], c = 1, at = now, k = 'c', u = 0, o = 0, ga = 0, l = false, t = {m = false, a = 0, h = {}},
-      v = {m = false, a = 0, h = {}}, w = 0, si = 0, f = {}, q = {false, false, false, false}}
+      v = {m = false, a = 0, h = {}}, w = 0, si = 0, f = {}, q = {false, false, false, false}, b = 0}
     rest = {0, 0, {}, 0, {}, 0, {}, -1, 0}
   end
   local k, u = e.k, e.u
@@ -141,7 +149,7 @@ for i = 1, #KEPT do
     number, rest[8], rest[9] = number + 1, share, now
     changed[#changed + 1], changed[#changed + 2] = number, ARGV[first]
   end
-  local seen = cmsgpack.pack({e.s, e.c, e.at, e.k, e.u, e.o, e.ga, e.l, e.t.m, e.q[1], e.q[2], e.v.m, e.q[3], e.q[4]})
+  local seen = cmsgpack.pack({e.s, e.c, e.at, e.k, e.u, e.o, e.ga, e.l, e.t.m, e.q[1], e.q[2], e.v.m, e.q[3], e.q[4], e.b})
   local kept = cmsgpack.pack({e.w, e.si, e.f, e.t.a, e.t.h, e.v.a, e.v.h, rest[8], rest[9]})
   redis.call('SET', KEYS[i + 2], string.char(math.floor(#seen / 256), #seen % 256) .. seen .. kept, 'EX', DAY)
   answer[#answer + 1], answer[#answer + 2] = ARGV[first], seen
