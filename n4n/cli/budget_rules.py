@@ -11,7 +11,7 @@ from n4n.cli.output import Refused, iso, number
 from n4n.cli.values import Budget
 
 if TYPE_CHECKING:
-    from n4n.runtime.control_client import BudgetInfo, Standing
+    from n4n.runtime.access_calls import BudgetInfo, Standing
 
 _UNITS = {"usd": "budget_usd", "tokens": "budget_tokens"}  # and the flags that give them
 

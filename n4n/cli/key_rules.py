@@ -12,7 +12,7 @@ from n4n.cli.limit_rules import LIMITS, given_limits, offer_limits
 from n4n.cli.output import iso
 
 if TYPE_CHECKING:
-    from n4n.runtime.control_client import BudgetInfo, KeyInfo
+    from n4n.runtime.access_calls import BudgetInfo, KeyInfo
 
 Rules = dict[str, object]  # by the names of the wire: limits, budgets, directives, …
 

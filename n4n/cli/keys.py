@@ -17,7 +17,8 @@ from n4n.cli.parser import Commands, Parser, example
 from n4n.core import schema
 
 if TYPE_CHECKING:
-    from n4n.runtime.control_client import ControlClient, KeyInfo
+    from n4n.runtime.access_calls import KeyInfo
+    from n4n.runtime.control_client import ControlClient
 
 COLUMNS = {
     "public_id": "PUBLIC ID", "tenant": "TENANT", "state": "STATE", "rpm": "RPM", "tpm": "TPM", "concurrency": "CONCURRENCY",

@@ -23,7 +23,7 @@ from n4n.cli.output import Refused, iso, offer_json, print_fields, print_rows
 from n4n.cli.parser import Commands, Parser, example
 
 if TYPE_CHECKING:
-    from n4n.runtime.control_client import BudgetInfo, TenantInfo
+    from n4n.runtime.access_calls import BudgetInfo, TenantInfo
 
 COLUMNS = {
     "tenant": "TENANT", "keys": "KEYS", "rpm": "RPM", "tpm": "TPM", "concurrency": "CONCURRENCY", "budgets": "BUDGETS",

@@ -10,7 +10,8 @@ import grpc
 import pytest
 
 from n4n.core.errors import Problem
-from n4n.runtime.control_client import Applied, BudgetInfo, Change, ControlClient, ControlRefused, KeyInfo, Version
+from n4n.runtime.access_calls import BudgetInfo, KeyInfo
+from n4n.runtime.control_client import Applied, Change, ControlClient, ControlRefused, Version
 from n4n.v1 import access_pb2, catalog_pb2, fleet_pb2, types_pb2
 from tests.support.control_plane import Context, ScriptedControlPlane, Unary
 
