@@ -78,6 +78,9 @@ class Ratings:
                     rating = _further(rating, rows, costs, prices)
                     yield rating
             await connection.execute(text(_ADD_UP), span)
+            await connection.execute(
+                text("ANALYZE usage_rerated, usage_rerated_by_day")
+            )  # reports take half as long as before autovacuum came
             await connection.execute(text(_DONE), _told(rating))
         yield rating
 
