@@ -27,7 +27,7 @@ async def places(stage: Stage, provider: Provider, count: int, *, kill: bool) ->
     def asked(_: int) -> Asked:
         fate = dice.choice(_FATES)
         leaves = dice.uniform(0.01, 0.1) if fate == "leave" else None
-        return Asked("plain", {"ms": dice.uniform(30, 120), "do": "ok" if leaves else fate}, {}, leaves_s=leaves)
+        return Asked("quick", {"ms": dice.uniform(30, 120), "do": "ok" if leaves else fate}, {}, leaves_s=leaves)
 
     async def killed() -> None:
         while len(ended) < count / 3:  # noqa: ASYNC110  # they end on their own

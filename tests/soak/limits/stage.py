@@ -25,14 +25,15 @@ _ACCOUNTS = ("plain", "fifth", "other", "mixed", "pool1", "pool2", "pool3", "dee
 
 
 def document(provider: str, simulated: str) -> dict[str, object]:
-    """`plain`: no limits; `fifth`: two endpoints, one of which refuses; `mixed`: one account; `pool`, `deep`: three accounts each."""
+    """`plain`, `quick`: no limits; `fifth`: two endpoints, one of which refuses; `mixed`: one account; `pool`, `deep`: three accounts each."""
     free: dict[str, object] = {"provider": "counting"}
     accounts: dict[str, dict[str, object]] = {name: {**free, "credential": f"env:N4N_KEY_{name.upper()}"} for name in _ACCOUNTS}
     accounts["mixed"]["limits"] = {"rpm": MIXED_RPM}
     for number in (1, 2, 3):
         accounts[f"pool{number}"] |= {"provider": "quotas", "limits": {"scope": "shared", "rpm": POOL_RPM}}
         accounts[f"deep{number}"] |= {"provider": "quotas", "limits": {"scope": "shared", "tpm": POOL_TPM}}
-    quick = {"timeouts": {"first_token_ms": 1000}, "retry": {"max_retries": 0}}
+    once = {"retry": {"max_retries": 0}}
+    quick = {**once, "timeouts": {"first_token_ms": 1000}}
     pooled = {"model": "pool", "upstream_model": "gpt-4o-mini"}
     return {
         "providers": {
@@ -40,9 +41,10 @@ def document(provider: str, simulated: str) -> dict[str, object]:
             "quotas": {"dialect": "openai", "base_url": simulated, "allow_private": True},
         },
         "accounts": accounts,
-        "models": {"plain": quick, "fifth": {}, "mixed": {}, "pool": {}, "deep": {}},
+        "models": {"plain": once, "quick": quick, "fifth": {}, "mixed": {}, "pool": {}, "deep": {}},
         "endpoints": {
             "e-plain": {"model": "plain", "account": "plain"},
+            "e-quick": {"model": "quick", "account": "plain"},
             "e-fifth": {"model": "fifth", "account": "fifth"},
             "e-other": {"model": "fifth", "account": "other"},
             "e-mixed": {"model": "mixed", "account": "mixed"},
