@@ -18,7 +18,7 @@ from data_plane.ledger import Ledger
 from n4n.core.counting.wire import Question, packed
 from n4n.core.ledger import Row, read_rows, settled_lines
 from n4n.runtime.segments import Segments
-from tests.support.answers import JSON, completion, hang_after, reset_after, sse, usage
+from tests.support.answers import JSON, completion, fails_after, hang_after, sse, usage
 from tests.support.counting import counters, tokenizer
 from tests.support.router import RunningRouter, catalog, running_router
 from tests.support.router import _instruments as instruments
@@ -134,7 +134,7 @@ async def test_what_has_no_usage_is_billed_by_the_exact_count_once_it_is_there(t
 async def test_a_stream_that_was_broken_off_is_counted_as_far_as_it_came(tmp_path: Path, leaves: bool):
     words = [f"word{number} " for number in range(30)]
     async with ScriptedUpstream() as upstream, counted(tmp_path, upstream.base_url, one_in=0) as (house, kept):
-        upstream.script(hang_after(*words) if leaves else reset_after(*words))
+        upstream.script(hang_after(*words) if leaves else fails_after(*words))
         async with house.chat(stream=True) as answer:
             seen = b""
             while b"word29" not in seen:
