@@ -346,6 +346,7 @@ def test_reasoning_that_nobody_signed_is_thinking_without_a_signature() -> None:
     ("code", "kind", "n4n", "type_"),
     [
         ("invalid_api_key", "authentication_error", {}, "authentication_error"),
+        ("key_revoked", "authentication_error", {}, "authentication_error"),
         ("model_not_allowed", "permission_error", {}, "permission_error"),
         ("model_not_found", "invalid_request_error", {}, "not_found_error"),
         ("request_too_large", "invalid_request_error", {}, "request_too_large"),

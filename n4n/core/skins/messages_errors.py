@@ -18,6 +18,7 @@ class NoThreads(MalformedRequest):
 
 _BY_CODE = {
     "invalid_api_key": "authentication_error",
+    "key_revoked": "authentication_error",
     "model_not_allowed": "permission_error",
     "model_not_found": "not_found_error",
     "not_found": "not_found_error",
