@@ -25,7 +25,7 @@ _ACCOUNTS = ("plain", "fifth", "other", "mixed", "pool1", "pool2", "pool3", "dee
 
 
 def document(provider: str, simulated: str) -> dict[str, object]:
-    """`plain`, `quick`: no limits; `fifth`: two endpoints, one of which refuses; `mixed`: one account; `pool`, `deep`: three accounts each."""
+    """`plain`, `quick`: no limits; `fifth`: two endpoints, one of which refuses; `mixed`: one account; `pool`, `deep`: three accounts."""
     free: dict[str, object] = {"provider": "counting"}
     accounts: dict[str, dict[str, object]] = {name: {**free, "credential": f"env:N4N_KEY_{name.upper()}"} for name in _ACCOUNTS}
     accounts["mixed"]["limits"] = {"rpm": MIXED_RPM}
