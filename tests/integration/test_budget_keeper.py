@@ -146,7 +146,7 @@ async def test_redis_is_told_what_is_spent_when_it_was_emptied_and_when_a_budget
             began = time.monotonic()
             public_id = await given(plane, types_pb2.Budget(usd="9", window="month"), types_pb2.Budget(tokens=1000, window="24h"))
             known = await purse(client, public_id, lambda found: found.get("usd/month:k") == "2")
-            assert time.monotonic() - began < 3 and known["usd/month:s"] == "0"
+            assert time.monotonic() - began < 8 and known["usd/month:s"] == "0"
             assert any(name.startswith("tokens/24h@") and value == "2" for name, value in known.items())
             ledger = Ledger(postgres_url, lambda: datetime.now(UTC))
             await asyncio.sleep(0.002)
