@@ -111,6 +111,18 @@ def test_news_fold_the_breaker_as_single_events_do() -> None:
     assert standing.breaker == BreakerState(recent=((0.0, 1.0),))
 
 
+def test_what_fails_usually_is_no_news_to_the_breaker_and_an_outage_makes_little_usual() -> None:
+    patient = Policies(HealthPolicy(half_life_sec=1e9), BreakerPolicy(5, 20.0, 30.0))
+    degraded = told("ggb" * 40, policies=patient)
+    assert degraded.breaker.kept is Breaker.CLOSED and degraded.usual == pytest.approx(0.32, abs=0.03)
+
+    assert told("bbbb", policies=patient).breaker.kept is Breaker.CLOSED and told("bbbbb", policies=patient).breaker.kept is Breaker.OPEN
+    assert told("b" * 20, before=degraded, policies=patient).breaker.kept is Breaker.CLOSED
+    assert told("b" * 30, before=degraded, policies=patient).breaker.kept is Breaker.OPEN
+    again = told("g" * 20, 31.0, told("b" * 100, policies=patient), patient)
+    assert again.usual < 0.15
+
+
 @pytest.mark.parametrize("neutral", [1.0, 0.6])
 @pytest.mark.parametrize("letters", ["b" * 10, "b" * 500, "g" * 500])
 def test_without_news_it_drifts_to_neutral_by_its_half_life(letters: str, neutral: float) -> None:

@@ -25,6 +25,8 @@ from n4n.core.health.policy import HealthPolicy
 from n4n.core.health.spread import MS, PER_S, SMOOTHING, Spread
 
 STEPS = (0.05, 0.25, 1.0)
+MOST_LOSSES = 8.0  # of a run: an outage makes little usual
+WELL = 0.05  # up to this usual part of failures an endpoint is well
 USUAL_WEIGHT = 0.05  # of one signal in the usual part of failures
 WHOLE = 0.999  # from here on it is 1
 _VALUES = {BreakerEvent.SUCCESS: 1.0, BreakerEvent.HALF_FAILURE: 0.5, BreakerEvent.FAILURE: 0.0}
@@ -55,6 +57,7 @@ class Standing(msgspec.Struct, frozen=True):
     ttft: Spread = Spread(MS)
     speed: Spread = Spread(PER_S)
     usual: float = 0.0
+    losses: float = 0.0
 
 
 class Scored(Protocol):
@@ -112,48 +115,78 @@ def fold(standing: Standing, news: News, now: float, policies: Policies, jitter:
         standing.ttft.with_sample(news.ttft, now),
         standing.speed.with_sample(news.speed, now),
         climb.usual if climb.scored else standing.usual,
+        climb.losses,
     )
 
 
 class _Climb:
     """A standing while news is folded into it."""
 
-    __slots__ = ("breaker", "ceiling", "good_at", "jitter", "least", "now", "policies", "rate", "scored", "since", "usual", "wins")
+    __slots__ = (
+        "breaker",
+        "ceiling",
+        "good_at",
+        "jitter",
+        "least",
+        "losses",
+        "now",
+        "policies",
+        "rate",
+        "scored",
+        "since",
+        "usual",
+        "wins",
+    )
 
     def __init__(self, standing: Standing, now: float, policies: Policies, jitter: float) -> None:
         score, self.ceiling = drifted(standing, now, policies.health)
         self.rate, self.least = math.sqrt(max(score, policies.health.floor)), math.sqrt(policies.health.floor)
         self.wins, self.since, self.good_at, self.breaker = standing.wins, standing.since, standing.good_at, standing.breaker
         self.now, self.policies, self.jitter, self.scored = now, policies, jitter, False
+        self.losses = standing.losses
         self.usual = standing.usual * 2.0 ** (-max(0.0, now - standing.at) / policies.health.half_life_sec)
 
     def happened(self, letter: str, count: int) -> None:
         """A run of equal events."""
-        event = EVENTS[letter.lower()]
-        before = phase(self.breaker, self.now)
+        event, before, health = EVENTS[letter.lower()], phase(self.breaker, self.now), self.policies.health
+        weight = health.live_weight if letter.islower() else health.probe_weight
         value = _VALUES.get(event)
-        times = min(count, len(self.breaker.recent) + 1 if event is BreakerEvent.SUCCESS else MOST_FAILURES)
-        for _ in range(times):
-            self.breaker = fold_breaker(self.breaker, event, self.now, self.policies.breaker, self.jitter, self.usual)
-            if value is not None and event is not BreakerEvent.SUCCESS:
-                self.usual += USUAL_WEIGHT * (1.0 - value - self.usual)
-        if event is BreakerEvent.SUCCESS:
-            self.usual *= (1.0 - USUAL_WEIGHT) ** count
-        after = phase(self.breaker, self.now)
         if value is None:
+            self._told(event, 1)
             return
         self.scored = True
-        health = self.policies.health
-        weight = health.live_weight if letter.islower() else health.probe_weight
-        self.rate = max(self.least, value + (self.rate - value) * (1.0 - weight) ** count)
+        if event is BreakerEvent.SUCCESS:
+            self._told(event, min(count, len(self.breaker.recent) + 1))
+            self.rate = 1.0 + (self.rate - 1.0) * (1.0 - weight) ** count
+        else:
+            for _ in range(min(count, MOST_FAILURES)):
+                self._told(event, 1)
+                self._failed(1.0 - value)
+                self.rate = max(self.least, value + (self.rate - value) * (1.0 - weight))
+        after = phase(self.breaker, self.now)
         if after is not before or self.rate <= self.least:  # it opened, or closed again, or is at the floor
             self.ceiling, self.since, self.wins = STEPS[0], self.now, 0
         if event is BreakerEvent.SUCCESS:
+            kept = 1.0 - USUAL_WEIGHT
+            self.usual, self.losses = (1.0 - (1.0 - self.usual) * kept**self.losses) * kept**count, 0.0
             self._won(count, after)
             if letter.islower():
                 self.good_at = self.now
         else:
             self.wins = 0
+
+    def _told(self, event: BreakerEvent, times: int) -> None:
+        """The breaker hears of it; at the floor nothing is too usual for it."""
+        usual = 0.0 if self.rate <= self.least else self.usual
+        for _ in range(times):
+            self.breaker = fold_breaker(self.breaker, event, self.now, self.policies.breaker, self.jitter, usual)
+
+    def _failed(self, loss: float) -> None:
+        """Of one that was well, a run of failures counts whole until it has ended; else each makes the next more usual."""
+        if self.usual <= WELL:
+            self.losses = min(MOST_LOSSES, self.losses + loss)
+        else:
+            self.usual += USUAL_WEIGHT * (loss - self.usual)
 
     def _won(self, count: int, phase_now: Breaker) -> None:
         self.wins += count

@@ -23,7 +23,7 @@ local function phase(e)
   if e.k == 'o' and now >= e.u then return 'h' end
   return e.k
 end
-local function happened(e, p, event)
+local function happened(e, p, event, usual)
   local at = phase(e)
   if at == 'c' and event == 'g' then
     if p[11] == 1 then e.f = {} elseif #e.f > 0 then table.remove(e.f, 1) end
@@ -33,7 +33,7 @@ local function happened(e, p, event)
       if one[1] > now - p[9] then standing[#standing + 1], sum = one, sum + one[2] end
     end
     local weight = 1 - VALUES[event]
-    if e.b > 0.15 then weight = weight * (0.15 / e.b) ^ 2 end
+    if usual > 0.15 then weight = weight * (0.15 / usual) ^ 2 end
     e.f = standing
     if sum + weight < p[8] then standing[#standing + 1] = {now, weight} else
       if now >= e.u + 8 * p[10] then e.o = 0 end
@@ -56,17 +56,23 @@ local function fold(e, p, runs)
   for letter, count in string.gmatch(runs, '(%a)(%d+)') do
     count = tonumber(count)
     local event, before = string.lower(letter), phase(e)
-    local value = VALUES[event]
-    for _ = 1, math.min(count, event == 'g' and #e.f + 1 or 64) do
-      happened(e, p, event)
-      if value and event ~= 'g' then e.b = e.b + 0.05 * (1 - value - e.b) end
+    local value, weight = VALUES[event], letter == event and p[1] or p[2]
+    if event == 'g' then
+      for _ = 1, math.min(count, #e.f + 1) do happened(e, p, event, 0) end
+      rate = 1 + (rate - 1) * (1 - weight) ^ count
+    elseif event == 'a' then happened(e, p, event, 0)
+    else
+      for _ = 1, math.min(count, 64) do
+        happened(e, p, event, rate <= least and 0 or e.b)
+        if e.b <= 0.05 then e.x = math.min(8, e.x + 1 - value) else e.b = e.b + 0.05 * (1 - value - e.b) end
+        rate = math.max(least, value + (rate - value) * (1 - weight))
+      end
     end
-    if event == 'g' then e.b = e.b * 0.95 ^ count end
     local after = phase(e)
     if value then
       scored = true
-      rate = math.max(least, value + (rate - value) * (1 - (letter == event and p[1] or p[2])) ^ count)
       if after ~= before or rate <= least then ceiling, e.si, e.w = STEPS[1], now, 0 end
+      if value == 1 then e.b, e.x = (1 - (1 - e.b) * 0.95 ^ e.x) * 0.95 ^ count, 0 end
       if event == 'g' then
         e.w = e.w + count
         if letter == event then e.ga = now end
@@ -128,11 +134,11 @@ for i = 1, #KEPT do
     local s = cmsgpack.unpack(string.sub(value, 3, 2 + long))
     rest = cmsgpack.unpack(string.sub(value, 3 + long))
     e = {s = s[1], c = s[2], at = s[3], k = s[4], u = s[5], o = s[6], ga = s[7], l = s[8], t = {m = s[9], a = rest[4], h = rest[5]},
-      v = {m = s[12], a = rest[6], h = rest[7]}, w = rest[1], si = rest[2], f = rest[3], q = {s[10], s[11], s[13], s[14]}, b = s[15]}
+      v = {m = s[12], a = rest[6], h = rest[7]}, w = rest[1], si = rest[2], f = rest[3], q = {s[10], s[11], s[13], s[14]}, b = s[15], x = rest[10]}
   else
     e = {s = p[4], c = 1, at = now, k = 'c', u = 0, o = 0, ga = 0, l = false, t = {m = false, a = 0, h = {}},
-      v = {m = false, a = 0, h = {}}, w = 0, si = 0, f = {}, q = {false, false, false, false}, b = 0}
-    rest = {0, 0, {}, 0, {}, 0, {}, -1, 0}
+      v = {m = false, a = 0, h = {}}, w = 0, si = 0, f = {}, q = {false, false, false, false}, b = 0, x = 0}
+    rest = {0, 0, {}, 0, {}, 0, {}, -1, 0, 0}
   end
   local k, u = e.k, e.u
   fold(e, p, ARGV[first + 2])
@@ -150,7 +156,7 @@ for i = 1, #KEPT do
     changed[#changed + 1], changed[#changed + 2] = number, ARGV[first]
   end
   local seen = cmsgpack.pack({e.s, e.c, e.at, e.k, e.u, e.o, e.ga, e.l, e.t.m, e.q[1], e.q[2], e.v.m, e.q[3], e.q[4], e.b})
-  local kept = cmsgpack.pack({e.w, e.si, e.f, e.t.a, e.t.h, e.v.a, e.v.h, rest[8], rest[9]})
+  local kept = cmsgpack.pack({e.w, e.si, e.f, e.t.a, e.t.h, e.v.a, e.v.h, rest[8], rest[9], e.x})
   redis.call('SET', KEYS[i + 2], string.char(math.floor(#seen / 256), #seen % 256) .. seen .. kept, 'EX', DAY)
   answer[#answer + 1], answer[#answer + 2] = ARGV[first], seen
 end

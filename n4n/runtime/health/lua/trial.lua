@@ -2,7 +2,7 @@
 -- Answers {generation, number, Redis' time in s, name, fields, 1 if it was free}. Where Redis knows nothing, who asks knows more.
 local t = redis.call('TIME')
 local now, value = t[1] + t[2] / 1000000, redis.call('GET', KEYS[3])
-local seen, rest = {0.05, 0.05, now, 'o', 0, 1, 0, false, false, false, false, false, false, false, 0}, {0, now, {}, 0, {}, 0, {}, -1, 0}
+local seen, rest = {0.05, 0.05, now, 'o', 0, 1, 0, false, false, false, false, false, false, false, 0}, {0, now, {}, 0, {}, 0, {}, -1, 0, 0}
 if value then
   local long = string.byte(value, 1) * 256 + string.byte(value, 2)
   seen, rest = cmsgpack.unpack(string.sub(value, 3, 2 + long)), cmsgpack.unpack(string.sub(value, 3 + long))
