@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,3 +49,8 @@ def test_half_a_surrogate_pair_is_let_through_where_asked() -> None:
 def test_what_is_no_json_in_utf8_is_refused(raw: bytes) -> None:
     with pytest.raises(NotJson):
         json_bytes.parse(raw)
+
+
+def test_raw_json_stays_what_it_is_also_beside_half_a_pair() -> None:
+    assert json_bytes.dump({"a": msgspec.Raw(b'{"b": 1}')}) == b'{"a":{"b": 1}}'
+    assert json_bytes.dump({"a": msgspec.Raw(b'{"b": 1}'), "c": "\ud83d"}) == b'{"a":{"b":1},"c":"\\ud83d"}'

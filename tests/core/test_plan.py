@@ -661,3 +661,14 @@ def test_an_apis_own_tools_are_out_where_they_cannot_be_said_and_the_error_names
     assert names(make(within, request=replace(asked, unsupported_params="drop"))) == ["e1", "e2"]
     searching = snapshot([endpoint("e3", supports=frozenset(("web_search",)))])
     assert names(make(searching, request=replace(asked, native_tools=("web_search",)))) == ["e3"]
+
+
+def test_a_model_that_makes_embeddings_alone_is_asked_for_nothing_else_and_no_other_for_these() -> None:
+    vectors, chats = snapshot([endpoint("e1", supports=frozenset(("embeddings",)))]), snapshot([endpoint("e1")])
+    embeds = chat(features=frozenset(("embeddings",)))
+
+    assert names(make(vectors, request=embeds)) == names(make(chats)) == ["e1"]
+    for held, request, reason in ((vectors, chat(), "supports=chat"), (chats, embeds, "supports=embeddings")):
+        with pytest.raises(NoEligibleEndpoint) as refused:
+            make(held, request=request, directives=NONE)
+        assert refused.value.eliminated == {reason: 1}

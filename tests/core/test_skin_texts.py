@@ -12,7 +12,7 @@ from openai.types import Completion
 
 from n4n.core.chat import ChatRequest, Chunk, Usage
 from n4n.core.chat_request import read_chat
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import MalformedRequest, Untellable
 from n4n.core.skins.completions import Completions, TextFrames, read_completions
 from n4n.core.skins.embeddings import MOST_INPUTS, Embeddings, read_embeddings
 from n4n.core.skins.text_choices import TextChoices
@@ -111,7 +111,7 @@ def test_an_input_is_a_text_or_tokens_or_several_of_them(said: object) -> None:
 
     assert (request.model, request.models, request.features, request.stream) == ("m", ("b",), frozenset(("embeddings",)), False)
     assert request.native is not None and set(request.native.fields) == {"model", "input"}
-    with pytest.raises(MalformedRequest, match="makes no embeddings"):
+    with pytest.raises(Untellable, match="makes no embeddings"):
         dict(request.fields)
 
 
