@@ -29,6 +29,7 @@ from n4n.core.budgets import (
     told_amount,
     usd_of,
 )
+from n4n.core.errors import BudgetExceeded
 from n4n.core.ordering import key
 from tests.support.endpoints import endpoint
 
@@ -134,3 +135,8 @@ def test_weights_go_down_from_four_fifths_on() -> None:
 def test_whose_account_has_nothing_left_comes_last_whatever_is_asked_for(strategy: str) -> None:
     assert key(strategy, endpoint("e"), 1.0, 5.0, 5.0, lambda: 0.5, 0.0) == math.inf
     assert key(strategy, endpoint("e"), 1.0, 5.0, 5.0, lambda: 0.5, 0.1) < math.inf or strategy == "cost"
+
+
+def test_a_spent_budget_says_which_and_that_another_try_is_in_vain() -> None:
+    error = BudgetExceeded("the budget is used up", told={"budget": "usd/day"})
+    assert (error.status, error.code, error.kind, error.told) == (402, "budget_exceeded", "insufficient_quota", {"budget": "usd/day"})
