@@ -13,7 +13,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,13 +20,17 @@ from pathlib import Path
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # before grpc is imported: children would crash before exec
 
+import psycopg
+
 from n4n.runtime.embedded import THROWAWAY, start_postgres, start_valkey
 from tests.support.answers import completion
 from tests.support.fleet import Role, eventually, running_fleet
+from tests.support.stores import libpq_url
 from tests.support.upstream import HostedUpstream, running_upstream
 
 PROVIDERS = 3
 MOST_RATE, MOST_GAP, MOST_GAP_AFTER_A_LOSS, MOST_BURST = 1.1, 1.5, 2.0, 3.0
+SHIPPED_S = 2.0  # until rows of the ledger are there
 SETTLED = 2  # intervals until a new fleet has found its rhythm
 
 
@@ -76,11 +79,21 @@ def document(upstream: HostedUpstream, models: int, interval_s: float) -> dict[s
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of time, on the monotonic clock, and how long an endpoint may wait in it, in intervals."""
+
+    name: str
+    begun: float
+    ended: float
+    most_gap: float
+
+
 class Watch:
     """Reads the probes off the upstream."""
 
-    def __init__(self, upstream: HostedUpstream, models: int, interval_s: float) -> None:
-        self._upstream, self._interval_s = upstream, interval_s
+    def __init__(self, upstream: HostedUpstream, database_url: str, models: int, interval_s: float) -> None:
+        self._upstream, self._database_url, self._interval_s = upstream, database_url, interval_s
         self._pairs = [(f"/p{at}/v1/chat/completions", f"m{number}") for at in range(PROVIDERS) for number in range(models)]
 
     def seen(self) -> list[tuple[float, Pair]]:
@@ -91,28 +104,38 @@ class Watch:
         """Whether every endpoint was, once at least."""
         return len({pair for _, pair in self.seen()}) == len(self._pairs)
 
-    def phase(self, name: str, begun: float, most_gap: float) -> Phase:
-        """From an instant until now."""
-        now, seen = time.monotonic(), self.seen()
+    def phase(self, window: Window) -> Phase:
+        """What happened in it."""
+        seen = [(at, pair) for at, pair in self.seen() if at < window.ended]
         times: dict[Pair, list[float]] = {pair: [] for pair in self._pairs}
         for at, pair in seen:
             times[pair].append(at)
         gap = 0.0
         for of_pair in times.values():
-            before = [at for at in of_pair if at < begun]
-            points = [*before[-1:], *(at for at in of_pair if at >= begun), now]
+            before = [at for at in of_pair if at < window.begun]
+            points = [*before[-1:], *(at for at in of_pair if at >= window.begun), window.ended]
             gap = max(gap, *(later - earlier for earlier, later in pairwise(points)))
         planned_per_s = len(self._pairs) / self._interval_s
-        probes = [at for at, _ in seen if at >= begun]
-        busiest = max(Counter(int(at - begun) for at in probes).values(), default=0)
-        rate = len(probes) / (planned_per_s * (now - begun))
-        return Phase(name, len(probes), rate, gap / self._interval_s, busiest / planned_per_s, most_gap)
+        probes = sum(at >= window.begun for at, _ in seen)
+        rate = probes / (planned_per_s * (window.ended - window.begun))
+        return Phase(window.name, probes, rate, gap / self._interval_s, self._busiest(window) / planned_per_s, window.most_gap)
+
+    def _busiest(self, window: Window) -> int:
+        """How many probes left in the busiest second, by the probers' own clocks: the far side may have slept meanwhile."""
+        to_wall = time.time() - time.monotonic()
+        question = (
+            "SELECT count(*) FROM usage_ledger WHERE tenant = 'n4n-probes' AND started_at BETWEEN to_timestamp(%s) AND to_timestamp(%s)"
+            " GROUP BY date_trunc('second', started_at) ORDER BY 1 DESC LIMIT 1"
+        )
+        with psycopg.connect(libpq_url(self._database_url)) as connection:
+            found = connection.execute(question, (window.begun + to_wall, window.ended + to_wall)).fetchone()
+        return 0 if found is None else int(found[0])
 
 
 def run(
-    folder: Path, *, models: int, interval_s: float, intervals: int, settled: int = SETTLED, tell: Callable[[Phase], None] = lambda _: None
+    folder: Path, *, models: int, interval_s: float, intervals: int, settled: int = SETTLED, tell: Callable[[str], None] = lambda _: None
 ) -> list[Phase]:
-    """All phases; `intervals`: how long each lasts, `settled`: before the first."""
+    """All phases; `intervals`: how long each lasts, `settled`: before the first; `tell` hears the name of each that begins."""
     folder.chmod(0o711)  # as root, the stores are another user
     database, redis = start_postgres(folder, settings=THROWAWAY), start_valkey(folder)
     try:
@@ -122,23 +145,25 @@ def run(
             eventually(lambda: fleet.n4n("catalog", "history", check=False).returncode == 0, "the control plane")
             fleet.apply(document(upstream, models, interval_s))
             probers = [fleet.prober(f"prober-{number}", redis.url) for number in (1, 2, 3)]
-            watch = Watch(upstream, models, interval_s)
+            watch = Watch(upstream, database.url, models, interval_s)
             eventually(watch.all_probed, "every endpoint to be probed once", within=30 + 2 * interval_s)
             time.sleep(settled * interval_s)
-            return list(_phases(watch, probers, interval_s, intervals, tell))
+            windows = _windows(probers, interval_s, intervals, tell)
+            time.sleep(SHIPPED_S)
+            return [watch.phase(window) for window in windows]
     finally:
         redis.stop()
         database.stop()
 
 
-def _phases(watch: Watch, probers: Sequence[Role], interval_s: float, intervals: int, tell: Callable[[Phase], None]) -> list[Phase]:
-    found: list[Phase] = []
+def _windows(probers: Sequence[Role], interval_s: float, intervals: int, tell: Callable[[str], None]) -> list[Window]:
+    found: list[Window] = []
 
-    def during(name: str, most_gap: float, lasting: float = intervals) -> None:
+    def during(name: str, most_gap: float) -> None:
+        tell(name)
         begun = time.monotonic()
-        time.sleep(lasting * interval_s)
-        found.append(watch.phase(name, begun, most_gap))
-        tell(found[-1])
+        time.sleep(intervals * interval_s)
+        found.append(Window(name, begun, time.monotonic(), most_gap))
 
     _, killed, stopped = probers
     assert killed.process is not None and stopped.process is not None
@@ -160,12 +185,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--interval", type=float, default=6.0, help="seconds between two probes of an endpoint")
     parser.add_argument("--intervals", type=int, default=6, help="how long each phase lasts")
     args = parser.parse_args(arguments)
-    print(HEAD, flush=True)
     with tempfile.TemporaryDirectory(prefix="n4n-probers-") as folder:
         phases = run(
             Path(folder), models=args.models, interval_s=args.interval, intervals=args.intervals,
-            tell=lambda phase: print(phase.line(), flush=True),
+            tell=lambda name: print(f"{name} …", flush=True),
         )  # fmt: skip
+    print("\n".join([HEAD, *(phase.line() for phase in phases)]))
     faults = [phase.fault for phase in phases if phase.fault]
     print("\n".join(faults) or "no fault")
     return 1 if faults else 0
