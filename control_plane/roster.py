@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from control_plane.repository import NodeRow, Repository
 from control_plane.schema import DatabaseAway
 from n4n.runtime.wire import ACCESS, CATALOG
 
 _BATCH_S = 0.1  # how long news is gathered before it is written
+_DATA_PLANE = "data-plane"
+_GONE_AFTER = 3  # signs of life that a control plane did not write
 _COLLECTION: Mapping[int, str] = {CATALOG: "version", ACCESS: "access version"}
 
 
@@ -36,12 +38,18 @@ class Roster:
         self._present: dict[str, Presence] = {}
         self._nacks: dict[str, dict[int, str]] = {}
         self._unwritten: set[str] = set()
+        self._elsewhere = 0  # data planes that are connected to other control planes
         self._news = asyncio.Event()
 
     @property
     def connected(self) -> int:
         """How many nodes have a stream here."""
         return len(self._present)
+
+    @property
+    def routers(self) -> int:
+        """How many data planes have a stream here, or had one to another control plane a moment ago."""
+        return sum(self._rows[node].role == _DATA_PLANE for node in self._present) + self._elsewhere
 
     def rows(self) -> list[NodeRow]:
         """The nodes this process knows of, by name."""
@@ -104,8 +112,20 @@ class Roster:
                     self._tell(self._rows[node])
             try:
                 await self.flush()
+                await self._look_elsewhere()
             except DatabaseAway:
                 await asyncio.sleep(1)
+
+    async def _look_elsewhere(self) -> None:
+        now = self._now()
+        fresh = timedelta(seconds=_GONE_AFTER * self._refresh_s)
+        self._elsewhere = sum(
+            row.role == _DATA_PLANE
+            and row.connected_to not in (None, self._place)
+            and row.node not in self._present
+            and now - row.last_seen < fresh
+            for row in await self._repository.known_nodes(now)
+        )
 
     async def flush(self) -> None:
         """Writes what is not written yet; DatabaseAway, and it stays unwritten."""

@@ -104,6 +104,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
             draw=random.random,
             reserves=reserves_of(settings),
         )
+        limiting.limits.fleet = lambda: follower.routers
         ledger.known = OpenAttempts(limiting.store, run, identity.node, unsettled=ledger.unsettled, wall=time.time)
     usage = UsageLink(settings.control_planes, identity, segments, known=ledger.known, clock=clock, draw=random.random)
     totals = served.totals

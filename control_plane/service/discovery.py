@@ -126,7 +126,7 @@ class Discovery:
                 await self._offer(stream, collection, link)
             if loop.time() >= beat_at and not self._is_over(stream):
                 beat_at = loop.time() + self._heartbeat_s
-                await stream.write(encode_heartbeat(self._publisher.heads(), round(time.time() * 1000)))
+                await stream.write(encode_heartbeat(self._publisher.heads(), round(time.time() * 1000), self._roster.routers))
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(beat_at):
                     await stream.wake.wait()

@@ -61,9 +61,9 @@ def _parts(
     yield added, gone
 
 
-def encode_heartbeat(heads: Mapping[int, tuple[int, str]], sent_at_ms: int) -> bytes:
-    """The heads of all collections, as a WatchResponse."""
-    beat = discovery_pb2.Heartbeat(sent_at_ms=sent_at_ms)
+def encode_heartbeat(heads: Mapping[int, tuple[int, str]], sent_at_ms: int, routers: int = 0) -> bytes:
+    """The heads of all collections, as a WatchResponse; `routers`: how many data planes are connected, 0: not known."""
+    beat = discovery_pb2.Heartbeat(sent_at_ms=sent_at_ms, routers=routers)
     for collection, (version, checksum) in sorted(heads.items()):
         beat.heads.add(collection=cast(types_pb2.Collection, collection), version=version, checksum=checksum)
     return discovery_pb2.WatchResponse(heartbeat=beat).SerializeToString()

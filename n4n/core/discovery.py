@@ -85,9 +85,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """A heartbeat: the newest version of each collection."""
+    """A heartbeat: the newest version of each collection, and how many data planes are connected (0: not told)."""
 
     heads: tuple[Held, ...] = ()
+    routers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

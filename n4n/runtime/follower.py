@@ -86,6 +86,7 @@ class Follower:
         self.heard: Callable[[AccessSnapshot | None, AccessSnapshot], None] = lambda before, after: None  # of keys that come into force
         self.nacks = 0
         self.last_nack = ""
+        self.routers = 0  # that are connected to control planes, by the newest heartbeat; 0: none told
         self._build: wire.CatalogBuild | None = None  # of `state.catalog`
         self._path, self._credentials, self._pace = path, credentials, pace
         self._clock, self._wall = clock, wall
@@ -172,6 +173,7 @@ class Follower:
     async def receive(self, message: Part | Heads) -> Sequence[Answer]:
         """What to answer to a part or a heartbeat."""
         if isinstance(message, Heads):
+            self.routers = message.routers
             return [answer for head in message.heads for answer in self._compare(head)]
         collector = self._collectors.get(message.collection)
         if collector is None:

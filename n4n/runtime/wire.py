@@ -397,7 +397,8 @@ def decode_watch(encoded: bytes) -> Part | Heads | None:
         case "update":
             return _part(response.update)
         case "heartbeat":
-            return Heads(tuple(Held(head.collection, head.version, head.checksum) for head in response.heartbeat.heads))
+            beat = response.heartbeat
+            return Heads(tuple(Held(head.collection, head.version, head.checksum) for head in beat.heads), beat.routers)
     return None
 
 

@@ -94,12 +94,14 @@ class Update(_message.Message):
     def __init__(self, collection: _Optional[_Union[_types_pb2.Collection, str]] = ..., version: _Optional[int] = ..., checksum: _Optional[str] = ..., base_version: _Optional[int] = ..., base_checksum: _Optional[str] = ..., upserts: _Optional[_Iterable[_Union[_types_pb2.Resource, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[_types_pb2.ResourceName, _Mapping]]] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., committed_at_ms: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("heads", "sent_at_ms")
+    __slots__ = ("heads", "sent_at_ms", "routers")
     HEADS_FIELD_NUMBER: _ClassVar[int]
     SENT_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ROUTERS_FIELD_NUMBER: _ClassVar[int]
     heads: _containers.RepeatedCompositeFieldContainer[Held]
     sent_at_ms: int
-    def __init__(self, heads: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., sent_at_ms: _Optional[int] = ...) -> None: ...
+    routers: int
+    def __init__(self, heads: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., sent_at_ms: _Optional[int] = ..., routers: _Optional[int] = ...) -> None: ...
 
 class DiskSnapshot(_message.Message):
     __slots__ = ("held", "resources", "saved_at_ms")

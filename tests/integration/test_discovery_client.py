@@ -50,11 +50,13 @@ async def until(holds: Callable[[], bool], within_s: float = 5.0) -> None:
 
 
 @asynccontextmanager
-async def router(*targets: str, path: Path, rules: LinkRules = FAST, token: str = TOKEN) -> AsyncIterator[tuple[Follower, ControlLink]]:
+async def router(
+    *targets: str, path: Path, rules: LinkRules = FAST, token: str = TOKEN, name: str = "router-1"
+) -> AsyncIterator[tuple[Follower, ControlLink]]:
     """A follower and its link, running."""
     follower = Follower(path, Credentials({"ACME_API_KEY": "canary-from-env"}), pace=PACE)
     follower.start_from_disk()
-    identity = Identity("router-1", "data-plane", "0.1", token)
+    identity = Identity(name, "data-plane", "0.1", token)
     clock = asyncio.get_running_loop().time
     link = ControlLink(targets, identity, follower, rules=rules, clock=clock, draw=lambda: 0.5)
     async with asyncio.TaskGroup() as group:

@@ -84,7 +84,8 @@ class Limits:
     ) -> None:
         self._store, self._router, self._clock, self._others = store, router, clock, others
         self._epoch_ms = (wall() - clock()) * 1000  # windows begin and end in Unix time
-        self.routers = routers  # that live, as Redis knew last
+        self.routers = routers  # that live, as Redis knew last, or the control plane while it is away
+        self.fleet: Callable[[], int] = lambda: 0  # how many the control plane knows of; 0: it never said
         self._knowns: WeakValueDictionary[str, Known] = WeakValueDictionary()
         self._spending: WeakValueDictionary[str, KnownSpending] = WeakValueDictionary()
         self._away: dict[str, _Away] = {}
@@ -229,6 +230,7 @@ class Limits:
             self.routers, cooling = scripts.seen(reply)
         except StoreUnavailable:
             self._announced = bring | self._announced
+            self.routers = self.fleet() or self.routers
             return
         for name, (until, ms) in cooling.items():
             if self._seen.get(name, 0.0) < until and ms > bring.get(name, 0.0) + 1.0:
