@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +19,7 @@ from n4n.core.plan import plan
 from tests.simulation.incidents import INCIDENTS, Incident, run
 from tests.simulation.load import GOOD
 from tests.simulation.world import DONE, FINISH, ROLE, Script, spoken
+from tests.soak.health import main
 from tests.support.endpoints import chat, endpoint, model, priced, snapshot, world
 
 REQUESTS, RATE = 20_000, 100.0
@@ -152,3 +155,11 @@ def test_a_stream_that_trickles_is_left_for_another_before_the_client_saw_it() -
     assert course.failed == 0
     assert max(course.ttft_s) < 1.5, "nobody waited for the second word"
     assert course.share(begin=10) < course.share(end=2)
+
+
+def test_incidents_can_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--rate", "5", "--seconds", "20", "--folder", str(tmp_path)]) == 0
+
+    assert {path.stem for path in tmp_path.iterdir()} == {f"health-{name}" for name in INCIDENTS}
+    assert all(ElementTree.parse(path).getroot().tag.endswith("svg") for path in tmp_path.iterdir())
+    assert capsys.readouterr().out.count("\n") == 2 + len(INCIDENTS)
