@@ -257,7 +257,7 @@ class Repository:
         """Replaces a tenant, made where it is new, by what `edit` makes of it, as the next access version; None: it stays as it is."""
         async with self._transaction() as connection:
             number = await _lock(connection, "access") + 1
-            row = (await connection.execute(select(tenants).where(tenants.c.name == name))).one_or_none()
+            row = (await connection.execute(_counted().where(tenants.c.name == name))).one_or_none()
             now = datetime.now(UTC)
             before = tenant_of(row) if row is not None else TenantRecord(name, TenantSettings(), author, now)
             after = edit(before)

@@ -66,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(args.run(args))
     except Refused as refused:
         complain(*refused.lines)
+        return refused.status
     except StartFailed as failed:
         complain(str(failed))
     except KeyboardInterrupt:

@@ -11,6 +11,7 @@ from n4n.cli.calls import ask
 from n4n.cli.instance import offer_instance
 from n4n.cli.output import iso, offer_json, print_rows
 from n4n.cli.parser import Commands, example
+from n4n.cli.usage_rating import check_period
 
 if TYPE_CHECKING:
     from n4n.runtime.control_client import AuditEntry
@@ -41,6 +42,7 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> int:
     """`n4n audit`"""
+    check_period(args)
     entries = ask(
         args,
         "reading the audit trail",

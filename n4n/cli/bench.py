@@ -58,6 +58,8 @@ def run(args: Namespace) -> int:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         measured = list(pool.map(lambda one: measured_row(one, _asked(base_url, key, one, args)), endpoints))
     print_rows(measured if args.output == "json" else [{**row, **_shown(row)} for row in measured], COLUMNS, args.output, empty="")
+    if all(row["error_rate"] == 1 for row in measured):
+        raise Refused(f"no request was answered, most often for {measured[0]['error']}: see --key, --base-url, and n4n health")
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from n4n.cli import values
-from n4n.cli.output import Refused, iso, number
+from n4n.cli.output import WrongUsage, iso, number
 from n4n.cli.values import Budget
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def offer_budgets(parser: ArgumentParser, reader: Callable[[Callable[[str], obje
 
 
 def gives_budgets(args: Namespace) -> bool:
-    """Whether any flag speaks of budgets. Refused: only --budget-soft does."""
+    """Whether any flag speaks of budgets. WrongUsage: only --budget-soft does."""
     given = any(getattr(args, flag) is not None for flag in _UNITS.values())
     if args.budget_soft and not given:
-        raise Refused("--budget-soft: say which budget is soft, with --budget-usd or --budget-tokens beside it")
+        raise WrongUsage("--budget-soft: say which budget is soft, with --budget-usd or --budget-tokens beside it")
     return given
 
 
@@ -49,7 +49,7 @@ def given_budgets(args: Namespace, now: Sequence[BudgetInfo]) -> list[dict[str, 
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice or (wanted and len(wanted) < len(told)):
             remedy = f"{twice} is given twice; give one amount for each window" if twice else "none takes all away; give it alone"
-            raise Refused(f"--{flag.replace('_', '-')}: {remedy}")
+            raise WrongUsage(f"--{flag.replace('_', '-')}: {remedy}")
         found += [wire_budget(one.unit, one.amount, one.window, soft=one.soft or args.budget_soft) for one in wanted]
     return found
 

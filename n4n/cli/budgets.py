@@ -20,7 +20,7 @@ def add(commands: Commands) -> None:
     )
     listing = group.add("list", about="every budget: spent, limit, when it resets", more=more, epilog=example("n4n budget list -o json"))
     listing.add_argument("--tenant", type=values.name, help="only this tenant's")
-    listing.add_argument("--key", metavar="ID", default="", help="only this key's and its tenant's")
+    listing.add_argument("--key", type=values.public_id, metavar="ID", help="only this key's and its tenant's")
     offer_json(listing)
     offer_instance(listing)
     listing.set_defaults(run=run_list)
@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
 
 def run_list(args: Namespace) -> int:
     """`n4n budget list`"""
-    found = ask(args, "adding up", lambda client: client.budgets(args.tenant or "", args.key))
+    found = ask(args, "adding up", lambda client: client.budgets(args.tenant or "", args.key or ""))
     print_rows([standing_row(one) for one in found], STANDING_COLUMNS, args.output, empty="there are no budgets; see `n4n key create -h`")
     unpriced = sum(one.unpriced for one in found if not one.public_id and not one.provider) or sum(one.unpriced for one in found)
     if unpriced and args.output == "table":

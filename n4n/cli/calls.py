@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import socket
 from argparse import ArgumentParser, Namespace
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from n4n.cli import values
 from n4n.cli.instance import Instance, locate
@@ -45,6 +46,21 @@ def ask(args: Namespace, doing: str, question: Callable[[ControlClient], Awaitab
             return asyncio.run(_answer(instance, question))
     except ControlRefused as refused:
         raise Refused(*refusal_lines(refused)) from refused
+
+
+def document_of(args: Namespace) -> Mapping[str, Mapping[str, object]]:
+    """The catalog in force as its document has it; empty where none was applied yet."""
+    from n4n.runtime.control_client import ControlRefused
+
+    async def current(client: ControlClient) -> str:
+        try:
+            return (await client.get(None)).document_json
+        except ControlRefused as refused:
+            if refused.code != "not_found":
+                raise
+            return "{}"
+
+    return cast(Mapping[str, Mapping[str, object]], json.loads(ask(args, "fetching the catalog", current)))
 
 
 async def _answer(instance: Instance, question: Callable[[ControlClient], Awaitable[T]]) -> T:

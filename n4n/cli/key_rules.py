@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from n4n.cli import values
 from n4n.cli.budget_rules import budget_fields, given_budgets, gives_budgets, offer_budgets
 from n4n.cli.limit_rules import LIMITS, given_limits, offer_limits
-from n4n.cli.output import iso
+from n4n.cli.output import WrongUsage, iso
 
 if TYPE_CHECKING:
     from n4n.runtime.access_calls import BudgetInfo, KeyInfo
@@ -58,11 +58,18 @@ def given_rules(args: Namespace, limits_now: Mapping[str, int], budgets_now: Seq
         rules["require_pricing"] = args.require_pricing
     if args.tag is not None:
         touched.append("tags")
-        rules["tags"] = dict(one for one in args.tag if one is not None)
+        rules["tags"] = _tags([one for one in args.tag if one is not None])
     if args.expires is not ...:
         touched.append("expires_at_ms")
         rules["expires_at_ms"] = args.expires
     return {name: value for name, value in rules.items() if value not in (None, [], {})}, tuple(touched)
+
+
+def _tags(given: Sequence[tuple[str, str]]) -> dict[str, str]:
+    found = dict(given)
+    if len(found) < len(given):
+        raise WrongUsage("--tag: a tag was given twice; give each name once")
+    return found
 
 
 def key_row(info: KeyInfo) -> dict[str, object]:

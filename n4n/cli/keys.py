@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from n4n.cli import values
 from n4n.cli.budget_rules import STANDING_COLUMNS, standing_row
-from n4n.cli.calls import ask, offer_author
+from n4n.cli.calls import ask, document_of, offer_author
 from n4n.cli.instance import offer_instance
 from n4n.cli.key_rules import given_rules, key_row, offer_rules
-from n4n.cli.output import Refused, note, offer_json, print_fields, print_rows
+from n4n.cli.output import WrongUsage, note, offer_json, print_fields, print_rows
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core import schema
 
 if TYPE_CHECKING:
     from n4n.runtime.access_calls import KeyInfo
-    from n4n.runtime.control_client import ControlClient
 
 COLUMNS = {
     "public_id": "PUBLIC ID", "tenant": "TENANT", "state": "STATE", "rpm": "RPM", "tpm": "TPM", "concurrency": "CONCURRENCY",
@@ -57,7 +55,7 @@ def add(commands: Commands) -> None:
 
 
 def _offer_key(parser: Parser) -> None:
-    parser.add_argument("public_id", metavar="ID", help="the public id, the 12 letters and digits after sk-n4n-")
+    parser.add_argument("public_id", type=values.public_id, metavar="ID", help="the public id, the 12 letters and digits after sk-n4n-")
 
 
 def _offer_reading(parser: Parser, run: object) -> None:
@@ -109,7 +107,7 @@ def _show(info: KeyInfo, output: str) -> int:
 def run_update(args: Namespace) -> int:
     """`n4n key update`"""
     if not given_rules(args, {})[1]:
-        raise Refused("name a rule to change, such as --rpm 600; see `n4n key update -h`")
+        raise WrongUsage("name a rule to change, such as --rpm 600; see `n4n key update -h`")
     now = ask(args, "fetching the key", lambda client: client.show_key(args.public_id))
     rules, touched = given_rules(args, now.limits, now.budgets)
     changed = ask(args, "changing the key", lambda client: client.update_key(args.public_id, rules, touched, author=args.author))
@@ -139,22 +137,15 @@ def _show_secret(info: KeyInfo, secret: str, output: str) -> int:
 def _warn_of_models(args: Namespace, rules: Mapping[str, object]) -> None:
     """A model that the catalog does not have may come later, so it is no fault; often it is a misspelling."""
     named = cast(list[str], rules.get("models", []))
-    known = ask(args, "fetching the catalog", _known_models) if named else ()
+    known = _known_models(args) if named else ()
     for name in named:
         if name not in known:
             note(f"n4n: --model: the catalog has no model or alias {name!r} now{schema.nearest(name, known)}")
 
 
-async def _known_models(client: ControlClient) -> list[str]:
+def _known_models(args: Namespace) -> list[str]:
     """Every name under which a request finds a model."""
-    from n4n.runtime.control_client import ControlRefused
-
-    try:
-        document = json.loads((await client.get(None)).document_json)
-    except ControlRefused as refused:
-        if refused.code != "not_found":
-            raise
-        return []
+    document = document_of(args)
     models = cast(Mapping[str, Mapping[str, list[str]]], document.get("models", {}))
     aliases = [alias for model in models.values() for alias in model.get("aliases", [])]
     return [*models, *aliases, *(f"tier/{tier}" for tier in document.get("tiers", {}))]

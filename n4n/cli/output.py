@@ -20,9 +20,17 @@ Row = Mapping[str, object]
 class Refused(Exception):
     """The command could not do it; each line names a field and the remedy. Exit status 1."""
 
+    status = 1
+
     def __init__(self, *lines: str) -> None:
         self.lines = lines
         super().__init__("; ".join(lines))
+
+
+class WrongUsage(Refused):
+    """Flags that are well formed one by one and not together. Exit status 2."""
+
+    status = 2
 
 
 def complain(*lines: str) -> None:

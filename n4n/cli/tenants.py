@@ -16,11 +16,12 @@ from n4n.cli.budget_rules import (
     standing_row,
     wire_budget,
 )
-from n4n.cli.calls import ask, offer_author
+from n4n.cli.calls import ask, document_of, offer_author
 from n4n.cli.instance import offer_instance
 from n4n.cli.limit_rules import LIMITS, given_limits, offer_limits
-from n4n.cli.output import Refused, iso, offer_json, print_fields, print_rows
+from n4n.cli.output import WrongUsage, iso, note, offer_json, print_fields, print_rows
 from n4n.cli.parser import Commands, Parser, example
+from n4n.core import schema
 
 if TYPE_CHECKING:
     from n4n.runtime.access_calls import BudgetInfo, TenantInfo
@@ -84,7 +85,7 @@ def run_update(args: Namespace) -> int:
     """`n4n tenant update`"""
     touches = gives_budgets(args)
     if not touches and args.provider_cap is None and not given_limits(args, {})[1]:
-        raise Refused("name a rule to change, such as --rpm 6000 or --budget-usd 1000/month; see `n4n tenant update -h`")
+        raise WrongUsage("name a rule to change, such as --rpm 6000 or --budget-usd 1000/month; see `n4n tenant update -h`")
     now = next((one for one in ask(args, "fetching the tenants", lambda client: client.list_tenants()) if one.name == args.tenant), None)
     rules, fields = given_limits(args, now.limits if now else {})
     if touches:
@@ -94,8 +95,18 @@ def run_update(args: Namespace) -> int:
         rules["provider_caps"] = _caps(args, now)
         fields.append("provider_caps")
     changed = ask(args, "changing the tenant", lambda client: client.update_tenant(args.tenant, rules, fields, author=args.author))
+    _warn_of_providers(args)
     print_fields(tenant_row(changed), args.output)
     return 0
+
+
+def _warn_of_providers(args: Namespace) -> None:
+    """A provider that the catalog does not have may come later, so it is no fault; often it is a misspelling, and caps nothing."""
+    named = [provider for provider, cap in cast(list[tuple[str, values.Budget | None]], args.provider_cap or []) if cap is not None]
+    known = document_of(args).get("providers", {}) if named else {}
+    for name in named:
+        if name not in known:
+            note(f"n4n: --provider-cap: the catalog has no provider {name!r} now{schema.nearest(name, known)}")
 
 
 def _caps(args: Namespace, now: TenantInfo | None) -> dict[str, object]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from n4n.runtime.usage_calls import UsageTotal
 
 GROUPS = ("tenant", "key", "model", "provider", "endpoint", "day")
+MOST_GROUPS = 3
 COLUMNS = {
     "requests": "REQUESTS", "attempts": "ATTEMPTS", "failed": "FAILED", "prompt_tokens": "TOKENS IN", "cached_tokens": "CACHED",
     "completion_tokens": "TOKENS OUT", "cost_usd": "COST USD", "prompt_count_ratio": "IN/COUNTED",
@@ -43,11 +44,13 @@ def add(commands: Commands) -> None:
         "usage", about="tokens and cost by tenant, key, model, provider, endpoint or day", more=more, epilog=example(*lines)
     )
     parser.add_argument(
-        "--by", type=values.names_of(GROUPS), default=("tenant",), metavar="NAMES",
+        "--by", type=values.names_of(GROUPS, MOST_GROUPS), default=("tenant",), metavar="NAMES",
         help=f"what is one row (default tenant): one to three of {', '.join(GROUPS)}, comma separated",
     )  # fmt: skip
     usage_rating.offer_period(parser)
-    parser.add_argument("--only", type=values.pair, action="append", default=[], metavar="NAME=VALUE", help="such as tenant=acme")
+    parser.add_argument(
+        "--only", type=values.pair_of(GROUPS[:-1]), action="append", default=[], metavar="NAME=VALUE", help="such as tenant=acme"
+    )
     usage_rating.offer_label(parser)
     parser.add_argument(
         "-o", "--output", choices=("table", "json", "csv"), default="table", help="table for people (default), or for programs"
@@ -63,6 +66,7 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> int:
     """`n4n usage`"""
+    usage_rating.check_period(args)
     by = ",".join(args.by)
     totals = ask(args, "adding up", lambda client: client.usage(by, args.since, args.until, label=args.label or "", only=dict(args.only)))
     if args.output == "csv":

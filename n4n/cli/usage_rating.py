@@ -11,7 +11,7 @@ from n4n.cli import values
 from n4n.cli.calls import ask, offer_author
 from n4n.cli.documents import read_document, to_json
 from n4n.cli.instance import offer_instance
-from n4n.cli.output import Refused, iso, note, number, offer_json, print_fields, print_rows
+from n4n.cli.output import Refused, WrongUsage, iso, note, number, offer_json, print_fields, print_rows
 from n4n.cli.parser import Commands, Parser, example
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ def offer_period(parser: Parser) -> None:
     """Adds `--since` and `--until`."""
     parser.add_argument("--since", type=values.past, default="7d", metavar="WHEN", help="7d, 12h, or a date (default 7d)")
     parser.add_argument("--until", type=values.past, metavar="WHEN", help="where it ends, written the same way (default now)")
+
+
+def check_period(args: Namespace) -> None:
+    """WrongUsage: it ends before it begins."""
+    if args.until is not None and args.until <= args.since:
+        raise WrongUsage("--until: is not after --since: write a later time, such as --since 7d --until 1d")
 
 
 def offer_label(parser: Parser) -> None:
@@ -56,6 +62,7 @@ def add_export(commands: Commands) -> None:
 
 def run_export(args: Namespace) -> int:
     """`n4n usage export`"""
+    check_period(args)
     lines = ask(args, "reading the ledger", lambda client: _written(client, args))
     note(f"{lines} lines")
     return 0
@@ -96,6 +103,7 @@ def add_rerate(commands: Commands) -> None:
 
 def run_rerate(args: Namespace) -> int:
     """`n4n usage rerate`"""
+    check_period(args)
     prices = None if args.prices is None else _prices(args.prices)
     rating = ask(args, "pricing anew", lambda client: _rerated(client, args, prices))
     print_fields(rating_row(rating), args.output)

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from n4n.core import schema, tags
-from n4n.core.access import split_key
+from n4n.core.access import KEY_PREFIX, split_key
 from n4n.core.budgets import CALENDAR, MOST_TOKENS, MOST_USD, is_window, pico_of
 from n4n.core.directives import KEYS, parse
 from n4n.core.errors import InvalidDirective
@@ -23,6 +23,7 @@ _SPAN = re.compile(r"(\d{1,6})([smhdw])\Z", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _BUDGET = re.compile(r"([^/]+)/([a-z0-9]+)(/soft)?\Z", re.ASCII)
 _WINDOWS = "day, week, month or a rolling window from 1h to 92d such as 30d"
+_PUBLIC_ID = re.compile(r"[a-z0-9]{12}\Z")
 _BASE_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]+)*/v1/?\Z")
 LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
@@ -194,13 +195,22 @@ def api_key(text: str) -> str:
     raise ArgumentTypeError("is not an API key: write the whole of it, sk-n4n-…")
 
 
+def public_id(text: str) -> str:
+    """The public id of a key, also where all of the key was given; it is not repeated when it is none."""
+    parts = split_key(text)
+    found = parts[0] if parts else text.removeprefix(KEY_PREFIX)
+    if _PUBLIC_ID.match(found):
+        return found
+    raise ArgumentTypeError("must be the 12 letters and digits after sk-n4n-; n4n key list shows them")
+
+
 def or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
     """As `read`, and the word `none` takes the rule away."""
     return lambda text: None if text == NONE else read(text)
 
 
-def names_of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
-    """One or several of these, comma separated, each once."""
+def names_of(known: Collection[str], most: int) -> Callable[[str], tuple[str, ...]]:
+    """One or several of these, at most `most`, comma separated, each once."""
 
     def read(text: str) -> tuple[str, ...]:
         found = tuple(part.strip() for part in text.split(","))
@@ -209,17 +219,25 @@ def names_of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
                 raise ArgumentTypeError(f"{name[:40]!r} is none of {', '.join(known)}{schema.nearest(name[:40], known)}")
         if len(set(found)) < len(found):
             raise ArgumentTypeError(f"{text[:80]!r} names one twice")
+        if len(found) > most:
+            raise ArgumentTypeError(f"{text[:80]!r} names {len(found)}: write at most {most}")
         return found
 
     return read
 
 
-def pair(text: str) -> tuple[str, str]:
-    """`name=value`."""
-    name, equals, value = text.partition("=")
-    if name and equals and value:
+def pair_of(known: Collection[str]) -> Callable[[str], tuple[str, str]]:
+    """`name=value`, the name one of these."""
+
+    def read(text: str) -> tuple[str, str]:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise ArgumentTypeError(f"{text[:80]!r} is not name=value")
+        if name not in known:
+            raise ArgumentTypeError(f"{name[:40]!r} is none of {', '.join(known)}{schema.nearest(name[:40], known)}")
         return name, value
-    raise ArgumentTypeError(f"{text[:80]!r} is not name=value")
+
+    return read
 
 
 def tag(text: str) -> tuple[str, str]:

@@ -76,7 +76,7 @@ def test_an_unknown_flag_is_wrong_usage(prog: str, capsys: pytest.CaptureFixture
         (["key", "create", "--tenant", "a", "--require-directive", "colour"], "--require-directive"),
         (["key", "create", "--tenant", "a", "--rpm", "0"], "--rpm"),
         (["key", "create", "--tenant", "a", "--rpm", "none"], "--rpm"),
-        (["key", "rotate", "abc", "--grace", "2027-01-01"], "--grace"),
+        (["key", "rotate", "k3j9x0aa81bc", "--grace", "2027-01-01"], "--grace"),
         (["up", "--port", "70000"], "--port"),
         (["up", "--workers", "0"], "--workers: '0' will not do: write a whole number from 1 to 100000"),
         (["data-plane", "--workers", "0"], "--workers"),
@@ -85,10 +85,47 @@ def test_an_unknown_flag_is_wrong_usage(prog: str, capsys: pytest.CaptureFixture
         (["explain", "--model", "m", "--directive", "region"], "key=value"),
         (["explain", "--model", "m", "--key", "sk-n4n-ключ"], "--key"),
         (["data-plane", "--worker", "x"], "--worker"),
+        (["key", "show", "nonsense"], "ID: must be the 12 letters and digits after sk-n4n-; n4n key list"),
+        (["budget", "list", "--key", "nonsense"], "--key: must be the 12 letters and digits"),
+        (["usage", "--by", "tenant,key,model,day"], "--by: 'tenant,key,model,day' names 4: write at most 3"),
+        (["usage", "--only", "tennant=a"], "--only: 'tennant' is none of tenant, key, model, provider, endpoint (did you mean tenant?)"),
+        (["usage", "--only", "day=2026-11-30"], "--only: 'day' is none of"),
     ],
 )  # fmt: skip
 def test_a_malformed_value_is_one_line_that_names_the_field(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told in fails(arguments, capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["key", "create", "--tenant", "a", "--budget-soft"], "n4n: --budget-soft: say which budget is soft"),
+        (["key", "create", "--tenant", "a", "--budget-usd", "1/day", "--budget-usd", "2/day"], "n4n: --budget-usd: usd/day is given twice"),
+        (["key", "create", "--tenant", "a", "--tag", "a=b", "--tag", "a=c"], "n4n: --tag: a tag was given twice"),
+        (["key", "update", "k3j9x0aa81bc"], "n4n: name a rule to change, such as --rpm 600"),
+        (["tenant", "update", "a"], "n4n: name a rule to change, such as --rpm 6000"),
+        (["usage", "--since", "1h", "--until", "2h"], "n4n: --until: is not after --since"),
+        (["usage", "export", "--since", "2026-11-02", "--until", "2026-11-02"], "n4n: --until: is not after --since"),
+        (["usage", "rerate", "--label", "a", "--catalog-version", "1", "--since", "1h", "--until", "2h"], "n4n: --until: is not after"),
+        (["audit", "--since", "1h", "--until", "2h"], "n4n: --until: is not after --since"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_wrong_usage_before_anybody_is_asked(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(told)
+    assert err.count("\n") == 1
+
+
+def test_a_whole_key_stands_for_its_public_id_and_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = "sk-n4n-k3j9x0aa81bc-97OHFFmTmbboTqSx-LcnebLUPi94uTRk-CAzX6LR8Zw"
+
+    assert parser().parse_args(["key", "show", whole]).public_id == "k3j9x0aa81bc"
+    assert parser().parse_args(["key", "show", "sk-n4n-k3j9x0aa81bc"]).public_id == "k3j9x0aa81bc"
+    assert "97OHFF" not in fails(["key", "show", whole + "é"], capsys)
 
 
 def test_an_unknown_flag_names_the_help_of_its_own_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,36 +189,44 @@ def test_budgets_of_keys_and_tenants_are_given_shown_and_taken_away(machine: Mac
     cleared = cast(dict[str, object], told(machine, "key", "update", public_id, "--budget-usd", "none", "-o", "json"))
     assert (cleared["budgets"], cleared["budget_usd"], cleared["budget_tokens"]) == (["1000000 tokens/day"], None, 1_000_000)
 
-    cap = ["--provider-cap", "openai=600/month"]
+    cap = ["--provider-cap", "sim-east=600/month"]
     tenant = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--budget-usd", "1000/month", *cap, "-o", "json"))
-    assert (tenant["budgets"], tenant["provider_caps"], tenant["keys"]) == (["1000 USD/month"], ["openai=600 USD/month"], 0)
-    assert {row["tenant"] for row in rows(machine, "tenant", "list")} >= {"acme", "gamma"}
+    assert (tenant["budgets"], tenant["provider_caps"], tenant["keys"]) == (["1000 USD/month"], ["sim-east=600 USD/month"], 1)
+    assert {row["tenant"] for row in rows(machine, "tenant", "list")} >= {"default", "gamma"}
     listed = rows(machine, "budget", "list", "--tenant", "gamma")
     assert [(row["key"], row["provider"], row["budget"]) for row in listed] == [
-        (None, None, "usd/month"), (None, "openai", "usd/month"), (public_id, None, "tokens/day"),
+        (None, None, "usd/month"), (None, "sim-east", "usd/month"), (public_id, None, "tokens/day"),
     ]  # fmt: skip
     limited = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--rpm", "6k", "--priority", "background", "-o", "json"))
     assert (limited["rpm"], limited["tpm"], limited["priority"], limited["budgets"]) == (6000, None, "background", ["1000 USD/month"])
     limited = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--tpd", "1m", "--priority", "none", "-o", "json"))
     assert (limited["rpm"], limited["tpd"], limited["priority"]) == (6000, 1_000_000, None)
-    taken = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--provider-cap", "openai=none", "-o", "json"))
+    taken = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--provider-cap", "sim-east=none", "-o", "json"))
     assert (taken["budgets"], taken["provider_caps"]) == (["1000 USD/month"], [])
     assert "resets" in machine.n4n("tenant", "show", "gamma").stdout.lower()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["key", "create", "--tenant", "a", "--budget-soft"], "--budget-usd or --budget-tokens"),
-        (["key", "create", "--tenant", "a", "--budget-usd", "1/day", "--budget-usd", "2/day"], "usd/day is given twice"),
-        (["tenant", "update", "a"], "--budget-usd 1000/month"),
-        (["tenant", "show", "nobody"], "n4n tenant list"),
-        (["budget", "list", "--key", "nonsense"], "12 letters and digits"),
-    ],
-)
-def test_what_is_wrong_with_a_budget_is_one_line(machine: Machine, arguments: list[str], said: str) -> None:
-    (line,) = refused(machine, *arguments)
-    assert said in line
+def test_a_tenant_that_is_not_there_is_one_line(machine: Machine) -> None:
+    assert refused(machine, "tenant", "show", "nobody") == ["name: there is no tenant nobody; n4n tenant list shows them"]
+
+
+def test_a_cap_on_a_provider_that_the_catalog_does_not_have_is_told_of(machine: Machine) -> None:
+    done = machine.n4n("tenant", "update", "epsilon", "--provider-cap", "sim-eats=5/day")
+
+    assert (done.returncode, done.stderr) == (
+        0,
+        "n4n: --provider-cap: the catalog has no provider 'sim-eats' now (did you mean sim-east?)\n",
+    )
+    assert machine.n4n("tenant", "update", "epsilon", "--provider-cap", "sim-eats=none").stderr == ""
+
+
+def test_a_bench_that_nobody_answers_fails(machine: Machine) -> None:
+    wrong = machine.runtime["api_key"][:-3] + "AAA"
+    done = machine.n4n("bench", "--n", "1", "--model", "gpt-4o", "--key", wrong, "-o", "json")
+
+    assert (done.returncode, json.loads(done.stdout)[0]["error"]) == (1, "invalid_api_key")
+    assert done.stderr.splitlines()[-1].startswith("n4n: no request was answered, most often for invalid_api_key")
+    assert wrong not in done.stderr
 
 
 def test_an_edited_limit_holds_within_a_second_and_resets_nothing(machine: Machine) -> None:
@@ -302,7 +310,7 @@ def test_what_a_first_version_added_is_counted_not_listed(machine: Machine) -> N
 def test_the_built_in_catalog_can_be_printed_and_is_what_up_would_apply(tmp_path: Path) -> None:
     (tmp_path / "catalog.yaml").write_text(run_n4n("catalog", "builtin", environ=clean_environ(OPENAI_API_KEY="sk-x")).stdout)
 
-    assert "11 endpoints" in run_n4n("catalog", "validate", "-f", str(tmp_path / "catalog.yaml")).stdout
+    assert "20 endpoints" in run_n4n("catalog", "validate", "-f", str(tmp_path / "catalog.yaml")).stdout
     assert "sk-x" not in (tmp_path / "catalog.yaml").read_text()
     without = run_n4n("catalog", "builtin", environ=clean_environ())
     assert (without.returncode, without.stdout) == (1, "")
