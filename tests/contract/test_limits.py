@@ -50,7 +50,9 @@ class Buckets(Protocol):
 
     async def settle(self, id: str, draw: Draw, told: Settlement, *subjects: Subject) -> tuple[bool, float]: ...
 
-    async def renew(self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS) -> float: ...
+    async def renew(
+        self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS, whole: Sequence[float] = ()
+    ) -> float: ...
 
 
 class InRedis:
@@ -67,9 +69,11 @@ class InRedis:
     async def settle(self, id: str, draw: Draw, told: Settlement, *subjects: Subject) -> tuple[bool, float]:
         return scripts.was_open(_id(id), await self._store.command(Party(subjects).settle(_id(id), draw, told)))
 
-    async def renew(self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS) -> float:
+    async def renew(
+        self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS, whole: Sequence[float] = ()
+    ) -> float:
         ids = {_id(id): stream for id, stream in held.items()}
-        reply = await self._store.command(scripts.renew(Party([subject]), ids, added, lease_ms))
+        reply = await self._store.command(scripts.renew(Party([subject]), ids, added, lease_ms, whole))
         assert isinstance(reply, bytes)
         return float(reply)
 
@@ -98,9 +102,11 @@ class Here:
             self.ledger(other).settle(_id(id), other, draw, Settlement(told.took), now)
         return self.ledger(subjects[0]).settle(_id(id), subjects[0], draw, told, now), now
 
-    async def renew(self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS) -> float:
+    async def renew(
+        self, held: Mapping[str, bool], added: Sequence[float], subject: Subject, *, lease_ms: float = LEASE_MS, whole: Sequence[float] = ()
+    ) -> float:
         now = self._time()
-        self.ledger(subject).renew(subject, {_id(id): stream for id, stream in held.items()}, added, now, lease_ms)
+        self.ledger(subject).renew(subject, {_id(id): stream for id, stream in held.items()}, added, now, lease_ms, whole)
         return now
 
 
@@ -215,6 +221,22 @@ async def test_what_was_used_elsewhere_counts(buckets: Buckets) -> None:
     refused, _ = await buckets.reserve("b", Draw(), subject)
     assert isinstance(refused, Refusal) and refused.levels[0].running == 1
     assert (await buckets.settle("a", Draw(), Settlement(Took(1.0)), subject))[0]
+
+
+async def test_what_a_restarted_server_lost_is_brought_back_by_every_router(buckets: Buckets) -> None:
+    subject = subject_of(rpm=60)
+    for _ in range(3):
+        await buckets.renew({}, (1.0,), subject, whole=(15.0,))
+    answer, _ = await buckets.reserve("a", Draw(), subject)
+    assert isinstance(answer, Grant) and 45.0 < answer.levels[0].used[0] <= 46.0
+
+
+async def test_what_is_known_is_not_brought_back(buckets: Buckets) -> None:
+    subject = subject_of(rpm=60)
+    await buckets.reserve("a", Draw(), subject)
+    await buckets.renew({}, (1.0,), subject, whole=(15.0,))
+    answer, _ = await buckets.reserve("b", Draw(), subject)
+    assert isinstance(answer, Grant) and 2.0 < answer.levels[0].used[0] <= 3.0
 
 
 async def test_an_edited_limit_applies_at_once_and_resets_nothing(buckets: Buckets) -> None:

@@ -176,6 +176,23 @@ def test_what_was_used_elsewhere_is_added() -> None:
     assert used(ledger, subject, 0.0) == [4.0]
 
 
+def test_what_was_lost_is_brought_back_by_all_that_know_of_it_and_by_nobody_later() -> None:
+    subject, ledger = caller(rpm=60), Ledger()
+    ledger.renew(subject, {}, (1.0,), 0.0, whole=(10.0,))
+    ledger.renew(subject, {}, (2.0,), 5_000.0, whole=(10.0,))
+    assert used(ledger, subject, 5_000.0) == [15.0]
+    ledger.renew(subject, {}, (2.0,), 10_000.0, whole=(10.0,))
+    assert used(ledger, subject, 10_000.0) == [12.0]
+
+
+def test_what_was_not_lost_is_not_brought_back() -> None:
+    subject, ledger = caller(rpm=60), Ledger()
+    ask(ledger, "a", subject, Draw(), 0.0)
+    ledger.renew(subject, {}, (2.0,), 0.0, whole=(10.0,))
+    ledger.renew(subject, {b"b": False}, (), 0.0, whole=(10.0,))
+    assert used(ledger, subject, 0.0) == [3.0]
+
+
 def test_lower_priorities_leave_a_reserve_and_a_large_request_of_theirs_gets_in_when_all_is_drained() -> None:
     subject, ledger = caller(tpm=1000), Ledger()
     background, best_effort = RESERVES[Priority.BACKGROUND], RESERVES[Priority.BEST_EFFORT]

@@ -68,8 +68,9 @@ class Redis:
             was_open = ledger.settle(args[1], subject, Draw(tokens), Settlement(Took(*took)), now)
             return args[1] + Struct("<dd").pack(was_open, now)
         assert sha == RENEW.sha
-        added = Struct(f"<{len(args[2]) // 8}d").unpack(args[2])
-        ledger.renew(subject, {args[at]: args[at + 1] == b"1" for at in range(3, len(args), 2)}, added, now, float(args[1]))
+        added, whole = (Struct(f"<{len(numbers) // 8}d").unpack(numbers) for numbers in args[2:4])
+        held = {args[at]: args[at + 1] == b"1" for at in range(4, len(args), 2)}
+        ledger.renew(subject, held, added, now, float(args[1]), whole)
         return repr(now).encode()
 
     def _reserved(self, id: bytes, subject: Subject, ledger: Ledger, drawn: Sequence[float], now: float) -> bytes:

@@ -20,6 +20,7 @@ from n4n.core.limits.subjects import NOTHING, Draw, Rate, Subject, Took
 
 COOLDOWN, CONCURRENCY, STREAMS = "cooldown", "concurrency", "streams"
 LEASE_MS = 30_000.0
+ANEW_MS = 10_000.0  # routers that bring back what a restarted server lost do so within this
 PLACE_WAIT_MS = 100.0  # nobody knows when a place among the running is free
 EPSILON = 1e-6  # of rounding
 
@@ -64,11 +65,12 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 class Ledger:
     """The buckets and leases of one subject. The subject is named with every step: its numbers may change between two."""
 
-    __slots__ = ("_caution", "_kept", "_leases", "_streams", "_until")
+    __slots__ = ("_anew", "_caution", "_kept", "_leases", "_streams", "_until")
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, float]] = {}  # of each bucket what is used, and as of when
         self._until, self._caution = 0.0, Caution()
+        self._anew: float | None = None  # since when it is there again after it was lost
         self._leases: dict[bytes, float] = {}  # reservation -> when it expires
         self._streams: dict[bytes, float] = {}
 
@@ -102,8 +104,21 @@ class Ledger:
             self._caution = self._caution.refused(now)
         return was_open
 
-    def renew(self, subject: Subject, held: Mapping[bytes, bool], added: Sequence[float], now: float, lease_ms: float = LEASE_MS) -> None:
-        """`held`: reservations, and whether each is a stream. `added`: what was used elsewhere meanwhile, by bucket; empty: nothing."""
+    def renew(
+        self,
+        subject: Subject,
+        held: Mapping[bytes, bool],
+        added: Sequence[float],
+        now: float,
+        lease_ms: float = LEASE_MS,
+        whole: Sequence[float] = (),
+    ) -> None:
+        """`held`: reservations, and whether each is a stream. `added`: what was used elsewhere meanwhile, by bucket; empty: nothing.
+
+        `whole`: what is added instead where nothing is known here, with what others bring within ANEW_MS; empty: the same.
+        """
+        if added and whole and (not self._kept or (self._anew is not None and now - self._anew < ANEW_MS)):
+            self._anew, added = now if self._anew is None else self._anew, whole
         for id, stream in held.items():
             self._leases[id] = now + lease_ms
             if stream:

@@ -67,6 +67,7 @@ class _Away(msgspec.Struct):
     start: tuple[float, ...]
     since_ms: float
     routers: int
+    is_told: bool  # what it started from was Redis' word, not a guess
 
 
 class Limits:
@@ -296,7 +297,7 @@ class Limits:
         start = used_at_start(share, told, 0.0 if known is None else now - known.at_ms, routers)
         ledger.start_at(share, start, now)
         ledger.renew(share, {one.id: one.draw.stream for one in self._holders(subject)}, (), now)
-        return _Away(subject, share, ledger, start, now, routers)
+        return _Away(subject, share, ledger, start, now, routers, told is not None)
 
     def _return(self) -> None:
         """Redis is back: it learns what happened, before anything else is asked of it."""
@@ -305,7 +306,7 @@ class Limits:
         for away in back.values():
             used = away.ledger.levels(away.share, now).used
             added = used_meanwhile(away.share, used, away.start, now - away.since_ms)
-            self._renewed(self.party(away.subject), self._holders(away.subject), added, now)
+            self._renewed(self.party(away.subject), self._holders(away.subject), added, now, used if away.is_told else ())
         parties: dict[SpendingParty, dict[bytes, Draw]] = {party: {} for party in self._purses.returned(now)}
         for id, party, draw in self._spenders():
             parties.setdefault(party, {})[id] = draw
@@ -323,8 +324,8 @@ class Limits:
             one for one in self._held if one.party.name == key or (counts and any(key == other.keys[0] for other in one.party.subjects))
         ]
 
-    def _renewed(self, party: Party, group: Sequence[Reservation], added: Sequence[float], now: float) -> None:
-        self._store.post(scripts.renew(party, {one.id: one.draw.stream for one in group}, added))
+    def _renewed(self, party: Party, group: Sequence[Reservation], added: Sequence[float], now: float, whole: Sequence[float] = ()) -> None:
+        self._store.post(scripts.renew(party, {one.id: one.draw.stream for one in group}, added, whole=whole))
         if group and isinstance(party, SpendingParty):
             self._store.post(party.renew_budgets({one.id: one.draw for one in group}))
         for one in group:

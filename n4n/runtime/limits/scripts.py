@@ -23,9 +23,13 @@ def was_open(id: bytes, reply: Reply) -> tuple[bool, float]:
     return ended == 1.0, now
 
 
-def renew(party: Party, held: Mapping[bytes, bool], added: Sequence[float] = (), lease_ms: float = LEASE_MS) -> Command:
-    """`held`: reservations, and whether each is a stream; `added`: to every bucket, used while Redis was away. Answers its time."""
-    args: list[Word] = [party.spec, repr(lease_ms), doubles(added)]
+def renew(
+    party: Party, held: Mapping[bytes, bool], added: Sequence[float] = (), lease_ms: float = LEASE_MS, whole: Sequence[float] = ()
+) -> Command:
+    """`held`: reservations, and whether each is a stream; `added`: to every bucket, used while Redis was away; `whole`: instead, where it
+    has lost what it knew before. Answers its time.
+    """
+    args: list[Word] = [party.spec, repr(lease_ms), doubles(added), doubles(whole)]
     for id, stream in held.items():
         args += (id, 1 if stream else 0)
     return RENEW.call(party.keys, args)
