@@ -56,9 +56,9 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> int:
     """`n4n usage reconcile`"""
-    theirs = [one for path in args.files for one in _stated(path)]
+    theirs = [one for path in args.files for one in _stated(path) if one.says_something]
     if not theirs:
-        raise Refused("the export tells of no day; give one of a period in which something was used")
+        raise Refused("FILE: tells of no day and of nothing used there; give the export of a period in which something was used")
     ours, unsure = ask(args, "adding up", lambda client: _ours(client, args, theirs))
     found = compared(ours, theirs)
     apart = beyond(found, args.tolerance)

@@ -34,6 +34,7 @@ OUTPUT = ("output_tokens", "completion_tokens", "usage_output_tokens", "n_genera
 COST = ("cost_usd", "amount_value", "cost", "amount")
 CURRENCY = ("amount_currency", "currency")
 _MS = 10**11  # a number above is milliseconds
+_MOST = 10**15  # tokens or USD of one day: more is no bill
 _Cells = Mapping[str, object]
 
 
@@ -53,12 +54,20 @@ class Stated:
     output_tokens: Decimal | None = None
     cost_usd: Decimal | None = None
 
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything to compare."""
+        return any(told is not None for told in (self.requests, self.input_tokens, self.cached_tokens, self.output_tokens, self.cost_usd))
+
 
 def read_export(text: str) -> list[Stated]:
     """Everything that an export says; NoExport."""
     if text.lstrip()[:1] in ("{", "["):
         return list(_of_json(text))
-    return list(_of_csv(text))
+    try:
+        return list(_of_csv(text))
+    except csv.Error as error:  # a cell without an end, and the like
+        raise NoExport(f"it is no CSV: {error}") from error
 
 
 # --- CSV ---
@@ -168,7 +177,7 @@ def _number(told: object, where: str) -> Decimal:
         number = Decimal(str(told).removeprefix("$").replace(",", ""))
     except InvalidOperation:
         number = Decimal("nan")
-    if not number.is_finite() or isinstance(told, bool):
+    if not number.is_finite() or abs(number) > _MOST or isinstance(told, bool):
         raise NoExport(f"{where} must be a number, not {str(told)[:40]!r}")
     return number
 
@@ -178,8 +187,11 @@ def _day(told: object, where: str) -> date:
     try:
         if text.replace(".", "", 1).isdecimal() and len(text) > 8:
             seconds = int(float(text))
-            return datetime.fromtimestamp(seconds / 1000 if seconds > _MS else seconds, UTC).date()
-        at = datetime.fromisoformat(text)
+            at = datetime.fromtimestamp(seconds / 1000 if seconds > _MS else seconds, UTC)
+        else:
+            at = datetime.fromisoformat(text)
+        if not 2000 <= at.year < 2100:
+            raise ValueError(text)
     except (ValueError, OverflowError, OSError):
         raise NoExport(f"{where}: {text[:40]!r} is no day; write 2026-11-30, or Unix seconds") from None
     return (at.astimezone(UTC) if at.tzinfo else at).date()

@@ -91,6 +91,13 @@ def test_any_file_with_a_day_a_model_and_counts_will_do(separator: str, day: str
     assert read_export(text) == [Stated(DAY, "m", None, Decimal(12), None, Decimal(3), Decimal("1.5"))]
 
 
+def test_a_day_of_which_nothing_is_told_says_nothing():
+    (short, whole) = read_export("day,model,cost\n2026-11-29\n2026-11-29,m,0\n")
+
+    assert not short.says_something
+    assert whole.says_something
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -101,6 +108,10 @@ def test_any_file_with_a_day_a_model_and_counts_will_do(separator: str, day: str
         ("day,cost\n2026-11-29,NaN\n", "line 2: cost_usd must be a number"),
         ("day,cost\nyesterday,1\n", "line 2: 'yesterday' is no day"),
         ("day,cost\n99999999999999999999,1\n", "is no day"),
+        ("day,cost\n9999-12-31,1\n", "line 2: '9999-12-31' is no day"),
+        ("day,cost\n0001-01-01,1\n", "line 2: '0001-01-01' is no day"),
+        ("day,cost\n2026-11-29,1e999\n", "line 2: cost_usd must be a number, not '1e999'"),
+        ("day,model,cost\n2026-11-29," + "m" * 200_000 + ",1\n", "it is no CSV: field larger than field limit"),
         ("day,cost,currency\n2026-11-29,1,eur\n", "line 2: the amount is in 'eur'"),
         ("{", "it is no JSON"),
         ("[1, {}]", "holds no `data`"),
