@@ -239,7 +239,7 @@ def _why(subject: Subject, refusal: Refusal) -> str:
     """Which limit it was, and whose, in words."""
     bucket = subject.bucket(refusal.bucket)
     if bucket is not None:
-        wait_s = max(1, round(refusal.wait_ms / 1000))
+        wait_s = max(1, math.ceil(refusal.wait_ms / 1000))  # as the header has it
         unit = bucket.unit.name.lower()
         return (
             f"this {subject.whose} may use {bucket.limit:.0f} {unit} per {'day' if bucket.is_daily else 'minute'}; try again in {wait_s} s"

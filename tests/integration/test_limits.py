@@ -71,7 +71,8 @@ async def test_all_keys_of_a_tenant_share_its_limits_and_the_refusal_says_so(ser
             router.use_key(public_id=f"key{number:09}", tenant_limits={"rpm": 6, "burst": 4})
         answered = [await asked(routers[n % 2]) for n in range(6)]
         assert [status for status, _, _ in answered] == [200] * 4 + [429] * 2
-        assert "this tenant may use 6 requests per minute" in answered[4][2]
+        wait_s = answered[4][1]["retry-after"]
+        assert f"this tenant may use 6 requests per minute; try again in {wait_s} s" in answered[4][2]
         assert answered[4][1]["x-ratelimit-remaining-requests"] == "58"  # of the key's own, of which the refusal took none
         routers[0].use_key(limits={}, tenant_limits={"rpm": 12, "burst": 6})
         told = await asked(routers[0])
