@@ -8,8 +8,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from data_plane.answers import Answer
+from data_plane.exchange import Exchange
 from data_plane.idempotency import Held, KeptAnswer, Repeatable
-from data_plane.request import Exchange, serve
+from data_plane.request import serve
 from data_plane.router import Router
 from n4n.core.candidates import model_barred
 from n4n.core.errors import ModelNotAllowed, ModelNotFound

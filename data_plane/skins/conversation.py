@@ -7,12 +7,13 @@ from functools import partial
 from data_plane.answers import Answer, StreamAnswer, WholeAnswer
 from data_plane.bodies import BoundedRequest
 from data_plane.callers import PRIORITIES, Asked, authenticate
+from data_plane.exchange import Exchange
 from data_plane.idempotency import Held
 from data_plane.meter import Meter
 from data_plane.once import serve_once
 from data_plane.outgoing import Outgoing, Way
 from data_plane.record import Record
-from data_plane.request import Exchange, serve
+from data_plane.request import serve
 from data_plane.router import Router
 from n4n.core import large
 from n4n.core.idempotency import HEADER, check_key

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+from data_plane.exchange import Exchange
 from data_plane.health import Health
 from data_plane.record import Record
-from data_plane.request import Exchange, serve
+from data_plane.request import serve
 from data_plane.router import Router
 from n4n.core.access import Key
 from n4n.core.breaker import Breaker
