@@ -111,5 +111,7 @@ def _rank(candidate: Candidate) -> int:
 def _cells(candidate: Candidate) -> list[str]:
     price = candidate.get("price")
     prices = price if isinstance(price, Mapping) else {}
-    plain = [candidate.get(field) for field in ("rank", "endpoint", "provider", "region", "model", "weight")]
-    return [cell(value) for value in (*plain, prices.get("input_per_1m"), prices.get("output_per_1m"), candidate.get("reason"))]
+    plain = [candidate.get(field) for field in ("rank", "endpoint", "provider", "region", "model")]
+    weight = candidate.get("weight")
+    shown = float(f"{weight:.3g}") if isinstance(weight, float) else weight
+    return [cell(value) for value in (*plain, shown, prices.get("input_per_1m"), prices.get("output_per_1m"), candidate.get("reason"))]
