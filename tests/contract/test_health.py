@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Protocol
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from n4n.core.health.policy import HealthPolicy
 from n4n.core.health.seen import Seen, seen_of, standing_of
 from n4n.core.health.standing import Policies, Standing, fold, share
 from n4n.runtime.health import scripts
-from n4n.runtime.stores import Store
+from n4n.runtime.stores import Store, command
 from tests.support.store import open_store
 from tests.support.valkey_cluster import ValkeyCluster, running_cluster
 
@@ -198,6 +199,30 @@ async def test_the_script_counts_as_the_core_does(
 def _numbers_of(seen: Seen, but: tuple[str, ...]) -> list[float]:
     found = [getattr(seen, name) for name in seen.__struct_fields__ if name != "breaker" and name not in but]
     return [seen.breaker.until, *(-1.0 if one is None else one for one in found)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [1.0, 1.0, 0.0, "c", 0.0, 0, 0.0, False, False, False, False, False, False, False],  # of a version before
+        [1.0, 1.0, 0.0, "z", 0.0, 0, 0.0, False, False, False, False, False, False, False, 0.0],
+        ["good", 1.0, 0.0, "c", 0.0, 0, 0.0, False, False, False, False, False, False, False, 0.0],
+        {"score": 1.0},
+        [],
+    ],
+)
+async def test_what_another_version_left_in_redis_is_as_good_as_nothing(store: Store, fields: object) -> None:
+    odd, well = fresh(), fresh()
+    await InRedis(store).tell(well, news_of("g1"))
+    packed = msgspec.msgpack.encode(fields)
+    await store.command(command(b"SET", scripts.ENTRY + odd, len(packed).to_bytes(2, "big") + packed))
+    await store.command(command(b"ZADD", scripts.CHANGES, "1", odd))
+
+    reply = await store.command(scripts.look(0))
+
+    seen = scripts.answered(reply, _time_of(reply)).seen
+    assert well in seen
+    assert odd not in seen
 
 
 def test_what_was_seen_is_enough_to_go_on_alone() -> None:

@@ -26,7 +26,8 @@ def _script(name: str) -> Script:
 
 
 TELL, LOOK, TRIAL, COOL, COOLING_NOW = (_script(name) for name in ("tell", "look", "trial", "cool", "cooling"))
-CHANGES, COUNT, ENTRY = "n4n:{health}:changes", "n4n:{health}:count", "n4n:{health}:e:"
+# What a script writes only the same script reads: while a fleet changes versions, each of the two keeps what it knows to itself.
+CHANGES, COUNT, ENTRY = (f"n4n:{{health}}:{TELL.sha[:8].decode()}:{what}" for what in ("changes", "count", "e:"))
 COOLING = "n4n:{sight}:c"  # where routers look for what cools: n4n/runtime/limits
 MOST_TOLD = 64  # endpoints in one step: a millisecond or so of Redis' time
 MOST_READ = 256
@@ -99,7 +100,10 @@ def answered(reply: Reply, now: float) -> Answer:
 def _entries(rest: Sequence[Reply], ahead: float) -> Iterator[tuple[str, Seen]]:
     for name, fields in zip(rest[::2], rest[1::2], strict=True):
         if isinstance(name, bytes) and isinstance(fields, bytes):
-            yield name.decode(), _seen(_FIELDS.decode(fields), ahead)
+            try:
+                yield name.decode(), _seen(_FIELDS.decode(fields), ahead)
+            except (ValueError, TypeError, KeyError, msgspec.DecodeError):
+                continue  # somebody else wrote it: as good as nothing known
 
 
 def _seen(fields: list[float | str | bool], ahead: float) -> Seen:
