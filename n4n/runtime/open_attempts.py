@@ -148,14 +148,16 @@ class LeftBehind:
         match await self._store.command(command(b"ZRANGE", INDEX, 0, -1, b"WITHSCORES")):
             case list() as reply:
                 told = cast(Sequence[bytes], reply)
-                return {run.decode(): float(word) for run, word in zip(told[::2], told[1::2], strict=True)}
+                words = zip(told[::2], told[1::2], strict=True)
+                named = {run.decode(errors="replace"): float(word) for run, word in words}
+                return {run: word for run, word in named.items() if "\ufffd" not in run}  # that was none of our runs
             case _:
                 raise StoreRefused("CROSSED", "open attempts")
 
     async def node(self, run: str) -> str:
         """Which router it was; its run where that is not known."""
         told = await self._store.command(command(b"HGET", _key(run), _NODE))
-        return told.decode() if isinstance(told, bytes) else run
+        return told.decode(errors="replace") if isinstance(told, bytes) else run
 
     async def dispatches(self, run: str) -> AsyncIterator[dict[bytes, bytes]]:
         """Its dispatch lines by attempt, some hundreds at a time; perhaps one of them twice."""

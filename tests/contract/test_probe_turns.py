@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from n4n.core.errors import StoreRefused
 from n4n.core.probes.board import DAY_MS, Board, Claim, Ended, Turn
 from n4n.runtime.probes import turns
-from n4n.runtime.stores import command
+from n4n.runtime.stores import Reply, command
 from tests.support.store import open_store
 
 _tasks, _purses = st.sampled_from(["p:x", "p:y", "c:z"]), st.sampled_from(["", "acme"])
@@ -60,3 +60,9 @@ async def _compared(url: str, told: list[Turn], today: bool) -> None:
 def test_an_answer_to_something_else_is_refused() -> None:
     with pytest.raises(StoreRefused):
         turns.heard(Turn("a", 1.0), [b"1", [], [b"0"], []])
+
+
+@pytest.mark.parametrize("reply", [[b"now", [], [], []], [b"1", [b"\xff"], [], []], [b"1", [], [], [b"acme", b"much"]]])
+def test_what_somebody_else_wrote_on_the_board_is_refused_and_ends_no_prober(reply: Reply) -> None:
+    with pytest.raises(StoreRefused):
+        turns.heard(Turn("a", 1.0), reply)

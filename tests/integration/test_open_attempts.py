@@ -18,7 +18,7 @@ from control_plane.schema import migrate
 from n4n.core.ledger import Row, attempt_of, read_rows
 from n4n.runtime import open_attempts
 from n4n.runtime.open_attempts import INDEX, LeftBehind, OpenAttempts
-from n4n.runtime.stores import Store
+from n4n.runtime.stores import Store, command
 from tests.core.test_ledger import dispatched, settled
 from tests.integration.test_usage_ledger import answers
 from tests.support.store import open_store
@@ -183,6 +183,20 @@ async def test_a_run_that_ends_well_leaves_nothing_and_one_with_rows_to_ship_sta
     async with asyncio.timeout(5):
         while await LeftBehind(store).words():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
+
+
+async def test_what_somebody_else_wrote_into_redis_is_no_run_and_ends_no_reaper(store: Store, ledger: Ledger):
+    await store.command(command(b"ZADD", INDEX, "5", b"\xffrun", "7", "odd"))
+    await store.command(command(b"HSET", open_attempts._key("odd"), "node", b"\xff", "a", b"\xff", "b", b"D{", "c", b"D\xff"))
+    clock = itertools.count(0.0, 100.0).__next__
+    reaper = Reaper(LeftBehind(store), ledger, after_s=90, clock=clock)
+
+    assert await LeftBehind(store).words() == {"odd": 7.0}
+    await reaper.look()
+    await reaper.look()
+
+    assert reaper.closed == 0
+    assert await LeftBehind(store).words() == {}
 
 
 async def test_a_router_that_is_gone_has_its_attempts_closed_once_and_one_that_lives_has_not(

@@ -31,12 +31,15 @@ def heard(told: Turn, reply: Reply) -> Answer:
     """What Redis answered. StoreRefused: it is no answer to this."""
     match reply:
         case [bytes(now), list(members), list(waits), list(totals)] if len(waits) == len(told.claims) and not len(totals) % 2:
-            return Answer(
-                float(now),
-                frozenset(_texts(members)),
-                tuple(map(float, _texts(waits))),
-                dict(zip(_texts(totals[::2]), map(int, _texts(totals[1::2])), strict=True)),
-            )
+            try:
+                return Answer(
+                    float(now),
+                    frozenset(_texts(members)),
+                    tuple(map(float, _texts(waits))),
+                    dict(zip(_texts(totals[::2]), map(int, _texts(totals[1::2])), strict=True)),
+                )
+            except ValueError as error:  # somebody else wrote there
+                raise StoreRefused("CROSSED", "probe turn") from error
         case _:
             raise StoreRefused("CROSSED", "probe turn")
 
