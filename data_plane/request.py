@@ -97,12 +97,14 @@ async def _tried(router: Router, exchange: Exchange, made: Plan, attempts: Attem
                 attempts.failed(failure, router.clock())
             case Wait(seconds=seconds):
                 begun = router.clock()
-                if spending is not None and spending.waits_for_quota:
-                    record.queued_at = begun if record.queued_at is None else record.queued_at
-                    await spending.wait(seconds, deadline)
-                else:
-                    await asyncio.sleep(seconds)
-                record.waited_s += router.clock() - begun
+                try:
+                    if spending is not None and spending.waits_for_quota:
+                        record.queued_at = begun if record.queued_at is None else record.queued_at
+                        await spending.wait(seconds, deadline)
+                    else:
+                        await asyncio.sleep(seconds)
+                finally:  # whoever leaves meanwhile has waited, too
+                    record.waited_s += router.clock() - begun
             case GiveUp(error=error):
                 raise error if untold is None or record.attempts else untold
             case _:
@@ -197,12 +199,12 @@ async def _call(
     chat, record = exchange.chat, exchange.record
     record.sent = call.body
     phases = _phases(made, chat, deadline)
-    sent = router.clock()
+    sent, heard = router.clock(), False
     try:
         if call.signing is not None:
             call = await signed(call, router.secret(candidate.account), router.wall())
         async with router.upstream.send(call, record.request_id, phases, record.trace_line) as reply:
-            record.reply = reply
+            record.reply, heard = reply, True
             if spending is not None and spending.holds_account:
                 spending.told(reply.headers, router.wall())
             try:
@@ -218,7 +220,10 @@ async def _call(
                 record.reply_over()
     except UpstreamFault as fault:
         failure = fault.failure
-        record.waited_s += router.clock() - sent
+        record.waited_s += 0.0 if heard else router.clock() - sent  # the reply has told how long
+    except asyncio.CancelledError:
+        record.waited_s += 0.0 if heard else router.clock() - sent
+        raise
     except StreamInterrupted as error:
         record.attempt_ended(error.failed.failure)
         raise

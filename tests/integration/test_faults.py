@@ -190,6 +190,7 @@ async def test_a_client_that_goes_ends_the_upstream_call_and_no_other_is_made(st
         async with running_router(catalog(e1.base_url, e2.base_url)) as house:
             request = asyncio.ensure_future(house.chat(stream=stream).__aenter__())
             call = await e1.arrived()
+            await asyncio.sleep(0.3)
             left = time.monotonic()
             request.cancel()
             closed = await e1.closed(call)
@@ -197,6 +198,7 @@ async def test_a_client_that_goes_ends_the_upstream_call_and_no_other_is_made(st
     assert closed - left < 0.5
     assert (len(e1.calls), len(e2.calls)) == (1, 0)
     assert (line["status"], line["outcome"]) == (499, "cancelled")
+    assert line["overhead_ms"] < line["latency_ms"] - 250  # the wait was for the provider
 
 
 async def test_a_client_that_goes_in_mid_stream_ends_the_upstream_call():
