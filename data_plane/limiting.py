@@ -36,7 +36,7 @@ class Limiting:
         draw: Callable[[], float],
         reserves: Mapping[Priority, float] = RESERVES,
     ) -> None:
-        self._instruments, self._router, self._is_away = instruments, router, False
+        self._instruments, self._router, self._is_away, self._leaves = instruments, router, False, False
         self.store = Store(settings_of(url), self._told)
         self.limits = Limits(self.store, router=name, clock=router.clock, others=self._heard, routers=workers)
         self.quotas = Quotas(self.limits, router.clock, draw, reserves=reserves)
@@ -64,6 +64,7 @@ class Limiting:
     async def close(self) -> None:
         """Closes the store; after `keep`."""
         await asyncio.sleep(0)  # what is written leaves at the end of the loop's turn
+        self._leaves = True
         await self.store.close()
 
     async def _check_policy(self) -> None:
@@ -98,7 +99,7 @@ class Limiting:
         self._instruments.store_up.set(1 if state is Breaker.CLOSED else 0)
         if state is Breaker.CLOSED and self._is_away:
             log.info("Redis can be used again: limits hold across routers")
-        elif state is Breaker.OPEN and not self._is_away:  # once, not with every try
+        elif state is Breaker.OPEN and not (self._is_away or self._leaves):  # once, not with every try
             log.warning("each router keeps its share of the limits by itself: %s", reason)
         self._is_away = self._is_away if state is Breaker.HALF_OPEN else state is Breaker.OPEN
 
