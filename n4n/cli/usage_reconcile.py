@@ -60,6 +60,8 @@ def run(args: Namespace) -> int:
     if not theirs:
         raise Refused("FILE: tells of no day and of nothing used there; give the export of a period in which something was used")
     ours, unsure = ask(args, "adding up", lambda client: _ours(client, args, theirs))
+    if not ours:
+        note(f"n4n: --provider: the ledger has nothing of {args.provider!r} in those days; see n4n usage --by provider")
     found = compared(ours, theirs)
     apart = beyond(found, args.tolerance)
     if args.output == "table":

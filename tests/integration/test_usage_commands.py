@@ -72,6 +72,8 @@ def test_finance_exports_rates_anew_and_reconciles(tmp_path: Path, postgres_url:
         assert [(row["measure"], row["ours"], row["theirs"]) for row in as_json] == [
             ("input_tokens", 360, 360), ("cached_tokens", 60, 60), ("output_tokens", 90, 100),
         ]  # fmt: skip
+        misspelt = fleet.n4n("usage", "reconcile", "--provider", "pe9", str(theirs), check=False)
+        assert misspelt.returncode == 1 and "the ledger has nothing of 'pe9'" in misspelt.stderr
         theirs.write_text("day,model,input_tokens\n2026-11-29\n")
         silent = fleet.n4n("usage", "reconcile", "--provider", "pe1", str(theirs), check=False)
         assert silent.returncode == 1 and "of nothing used there" in silent.stderr
