@@ -100,7 +100,7 @@ class Spending:
                 self._served(party)
                 return one
             soonest = short_until if soonest is None else min(soonest, short_until)
-        return None if soonest is None else Cooldown(soonest, FailureClass.RATE_LIMITED)
+        return None if soonest is None else Cooldown(soonest, FailureClass.RATE_LIMITED, ours=True)
 
     async def wait(self, seconds: float, deadline: float) -> None:
         """Waits in line for quota, or just waits where it is not quota that is waited for. AllCooling: too many wait, or for too long."""
@@ -272,7 +272,7 @@ class Spending:
             self._place = None
 
     def _refused(self, back_at: float) -> GatewayError:
-        cooling = [Cooldown(back_at, FailureClass.RATE_LIMITED)]
+        cooling = [Cooldown(back_at, FailureClass.RATE_LIMITED, ours=True)]
         return cooling_error(cooling, self._quotas.clock(), name=self._made.target.name[:200], candidates=self._made.considered)
 
 

@@ -34,11 +34,15 @@ class EndpointView(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Cooldown:
-    """Out until an instant on the router's monotonic clock, and for what. `soft`: our own caution, which yields when nobody is left."""
+    """Out until an instant on the router's monotonic clock, and for what. `soft`: our own caution, which yields when nobody is left.
+
+    `ours`: it is a limit that the catalog sets for the account, and no word of the provider's.
+    """
 
     until: float
     failure_class: FailureClass | None = None
     soft: bool = False
+    ours: bool = False
 
 
 class World(msgspec.Struct, frozen=True):

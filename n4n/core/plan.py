@@ -377,13 +377,15 @@ def cooling_error(
     known = classes - {FailureClass.MODEL_NOT_FOUND} or classes  # 404 only where every one has retired it
     outcome = outcome_of(most_telling(known))
     back = max(1.0, min(one.until for one in cooling) - now)
+    ours = min(sum(one.ours for one in cooling), candidates)
+    phrase = "what the catalog allows its accounts is used up" if all(one.ours for one in cooling) else outcome.phrase
     return AllCooling(
-        f"every endpoint of {name!r} that could serve is out for now ({outcome.phrase})",
+        f"every endpoint of {name!r} that could serve is out for now ({phrase})",
         status=outcome.status,
         code=outcome.code,
         kind=outcome.kind,
         attempts=(),
         candidates=candidates,
         retry_after_s=back if outcome.status in (429, 503) else None,
-        eliminated=eliminated,
+        eliminated=eliminated or ({"quota": ours} if ours else {}),
     )

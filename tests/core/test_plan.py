@@ -25,7 +25,7 @@ from n4n.core.errors import (
     NoEligibleEndpoint,
     NoEndpointNow,
 )
-from n4n.core.plan import ExplainRow, explain, plan
+from n4n.core.plan import ExplainRow, cooling_error, explain, plan
 from tests.support.endpoints import NOW, chat, endpoint, model, priced, scripted, snapshot, world
 
 OPEN = EndpointView(breaker=BreakerState(Breaker.OPEN, until=NOW + 10))
@@ -672,3 +672,13 @@ def test_a_model_that_makes_embeddings_alone_is_asked_for_nothing_else_and_no_ot
         with pytest.raises(NoEligibleEndpoint) as refused:
             make(held, request=request, directives=NONE)
         assert refused.value.eliminated == {reason: 1}
+
+
+def test_an_account_that_used_up_its_own_limits_is_no_fault_of_its_provider() -> None:
+    ours = Cooldown(110.0, FailureClass.RATE_LIMITED, ours=True)
+    error = cooling_error([ours, ours, ours], 100.0, name="m", candidates=2)
+    assert (error.status, error.retry_after_s, error.eliminated) == (429, 10.0, {"quota": 2})
+    assert "what the catalog allows its accounts is used up" in error.message
+    mixed = cooling_error([ours, Cooldown(105.0, FailureClass.RATE_LIMITED)], 100.0, name="m", candidates=2)
+    assert "rate limited" in mixed.message
+    assert (mixed.retry_after_s, mixed.eliminated) == (5.0, {"quota": 1})
