@@ -95,6 +95,7 @@ def test_a_fault_breaks_its_own_rule_and_no_other(name: str) -> None:
         replace(CALM, traffic_week_ago=()),
         replace(CALM, traffic_60=(Traffic("openai", "other", 500, 480), TRAFFIC, OTHER)),
         replace(CALM, requests_60=FAILING),
+        replace(CALM, requests_5=Requests(199, 40, 0, 0), requests_60=FAILING),
     ],
 )
 def test_too_little_is_known_to_say_that_something_is_wrong(facts: Facts) -> None:

@@ -104,7 +104,7 @@ def _burns(facts: Facts) -> Iterator[Violation]:
     ):
         least = times * rules.ERROR_BUDGET
         failing = _share(short.failed, short.ended)
-        if failing > least and _share(long.failed, long.ended) > least:
+        if short.ended >= rules.LEAST_TO_BURN and failing > least and _share(long.failed, long.ended) > least:
             yield _one(rule, failing)
 
 

@@ -21,6 +21,7 @@ BURNS_FAST, BURNS_SLOW = 14.4, 6.0  # times what would use the budget up in 30 d
 LAG_S = 30.0
 BACKLOG_BYTES = 64 << 20
 LEAST_REQUESTS = 20  # in the window; fewer say nothing
+LEAST_TO_BURN = 200  # of an error budget: with fewer, a failure or two would wake somebody
 
 
 class Severity(StrEnum):
@@ -54,7 +55,8 @@ _BAD = 'sum(rate(llm_requests_total{{status="error"}}[{window}]))'
 
 def _burns(short: str, long: str, times: float) -> str:
     parts = [f"{_BAD.format(window=w)} / {_RATE.format(window=w)} > {times * ERROR_BUDGET:g}" for w in (short, long)]
-    return " and ".join(f"({part})" for part in parts)
+    enough = f'sum(increase(llm_requests_total{{status!="rejected"}}[{short}])) >= {LEAST_TO_BURN}'
+    return " and ".join(f"({part})" for part in (*parts, enough))
 
 
 def _p95(metric: str, window: str) -> str:
