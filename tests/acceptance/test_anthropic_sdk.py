@@ -16,7 +16,7 @@ from tests.support.house import House
 TURNS = [{"role": "user", "content": "Say something short"}]
 TOOL = {"name": "get_weather", "description": "Weather of a city", "input_schema": {"type": "object", "properties": {"city": {}}}}
 PROVIDERS = {
-    "gpt-4o": "sim-e",
+    "gpt-4o": "sim-",
     "gpt-5": "sim-",
     "claude-haiku-4-5": "sim-",
     "claude-sonnet-5-5": "sim-anthropic",
