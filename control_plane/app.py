@@ -8,7 +8,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,6 +51,7 @@ from n4n.runtime.tls import server_credentials, tls_of
 HEARTBEAT_S = 5.0
 POLL_S = 1.0
 _STOP_GRACE_S = 1.0
+_CANCELLED_AGAIN_S = 1.0
 _REDIS_S = 1.0  # for so long Redis is waited for here, where no request waits
 _PING = command(b"PING")
 _log = logging.getLogger("n4n.control_plane")
@@ -131,11 +132,19 @@ async def _serving(
         finally:
             publisher.stop()
             await server.stop(_STOP_GRACE_S)
-            for loop in loops:
-                loop.cancel()
+            await _ended(loops)
             with suppress(DatabaseAway, TimeoutError):
                 async with asyncio.timeout(1):
                     await roster.flush()
+
+
+async def _ended(loops: Iterable[asyncio.Task[None]]) -> None:
+    """Cancels until they have: a database driver that is cancelled while its server goes may raise an error of its own instead."""
+    left = set(loops)
+    while left:
+        for loop in left:
+            loop.cancel()
+        _, left = await asyncio.wait(left, timeout=_CANCELLED_AGAIN_S)
 
 
 def _check(settings: Settings) -> None:

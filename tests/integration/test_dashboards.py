@@ -27,7 +27,7 @@ from control_plane.ledger import Ledger
 from tests.integration.test_watchers import a_row
 from tests.support import dashboards
 from tests.support.answers import completion, error, sse, usage
-from tests.support.house import House, free_port, running_house
+from tests.support.house import House, eventually, free_port, running_house
 from tests.support.stores import libpq_url
 from tests.support.upstream import HostedUpstream, running_upstream
 
@@ -146,6 +146,11 @@ def traffic_of(house: House) -> None:
             pool.submit(asks, house, model="m", idempotency=f"n{number // 2}")
 
 
+def _metrics_urls(house: House) -> list[str]:
+    runtime: Any = house.runtime
+    return list(runtime["metrics_urls"])
+
+
 async def add_past_hours(database_url: str) -> None:
     """Hours are added up when they are over: these are."""
     now = datetime.now(UTC)
@@ -182,7 +187,8 @@ def test_every_panel_has_data_on_a_live_system(tmp_path: Path) -> None:
         with running_house(tmp_path, "--catalog", str(tmp_path / "catalog.json"), environ=environ) as house:
             runtime: Any = house.runtime
             asyncio.run(add_past_hours(runtime["database_url"]))
-            with a_prometheus(tmp_path, runtime["metrics_urls"]) as base_url:
+            urls = eventually(lambda: found if len(found := _metrics_urls(house)) > 2 else None, "the prober's /metrics")
+            with a_prometheus(tmp_path, urls) as base_url:
                 wanted = [
                     (board.name, panel, query) for board in dashboards.DASHBOARDS for panel in board.panels for query, _ in panel.queries
                 ]
