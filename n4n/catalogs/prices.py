@@ -49,10 +49,13 @@ _OTHER_PRICES = re.compile(
 )
 
 
+_DEAREST = 10**9  # USD for 1,000,000 tokens; what is above is a mistake
+
+
 def per_1m(value: object, times: int = 1_000_000) -> str | None:
     """USD for one token as USD for 1,000,000, with at most 6 decimals; None where it is no price."""
     amount = decimal_of(value)
-    if amount is None or amount < 0:
+    if amount is None or not 0 <= amount * times <= _DEAREST:
         return None
     return plain((amount * times).quantize(_SIX))
 

@@ -151,7 +151,7 @@ async def test_a_key_and_its_tenant_are_reserved_together_or_not_at_all(buckets:
     assert (await buckets.settle("b", Draw(100.0), Settlement(), other, tenant))[0]
     again, _ = await buckets.reserve("c", Draw(100.0), key, tenant)
     assert isinstance(again, Grant) and [level.running for level in again.levels] == [1, 1]
-    assert 129.0 < again.levels[0].used[1] <= 130.0
+    assert 100.0 < again.levels[0].used[1] <= 130.0  # less what drained meanwhile, 83 a second; 200 if nothing had been settled
 
 
 async def test_settling_twice_is_settling_once_and_never_below_zero(buckets: Buckets) -> None:

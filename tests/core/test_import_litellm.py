@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from n4n.catalogs.litellm_config import from_config, is_config
@@ -717,6 +717,7 @@ def test_what_the_map_has_for_others_is_counted() -> None:
         max_size=4,
     )
 )
+@example({"m": {"litellm_provider": "openai", "input_cost_per_token": 1e16}})
 def test_whatever_a_price_map_holds_the_catalog_is_valid(prices: dict[str, object]) -> None:
     priced(prices, {"AWS_REGION": "us-east-1", "AZURE_API_BASE": "https://r.example.com"})
 
