@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.integration.test_usage_outages import CREDENTIAL, counted, sums_agree, total
 from tests.support.answers import completion
@@ -35,6 +36,12 @@ def fleet(tmp_path: Path, postgres_url: str, redis_url: str, upstream: HostedUps
         eventually(lambda: running.n4n("catalog", "history", check=False).returncode == 0, "the control plane")
         running.apply(catalog(upstream.base_url))
         yield running
+
+
+def under_way(redis_url: str) -> int:
+    """Attempts that Redis knows of."""
+    with redis.Redis.from_url(redis_url) as client:
+        return sum(field.startswith(b"att_") for key in client.scan_iter("n4n:{open:*}") for field in client.hkeys(key))
 
 
 def asking(router: Role, key: str, count: int) -> list[threading.Thread]:
@@ -69,6 +76,7 @@ def test_what_a_lost_machine_had_under_way_ends_as_unknown_and_a_late_row_replac
     upstream.script(then=(Wait(gate), *completion("pong")))
     threads = asking(lost, key, 3) + asking(still, key, 2)
     upstream.arrived(15)
+    eventually(lambda: under_way(redis_url) == 5, "Redis to know of them, which takes 10 ms")
     (worker,) = still.workers()
     gone = lost.workers()
 
