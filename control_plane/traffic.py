@@ -19,6 +19,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from n4n.core.alerts.facts import Traffic
+from n4n.core.probes.rows import TENANT  # that probes are charged to: nobody's traffic
 
 ANEW: Final = timedelta(minutes=10)  # rows of a router that was cut off come later still; the hour has them
 KEPT: Final = timedelta(days=8)
@@ -101,7 +102,6 @@ _ATTEMPTS = """
     FROM usage_ledger WHERE started_at >= :since AND started_at < :until AND request_id = :request_id
     ORDER BY attempt_no, started_at LIMIT 1000
 """
-PROBES: Final = "n4n-probes"  # the tenant that probes are charged to, which is nobody's traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +127,14 @@ async def add_up_minutes(reading: Reading, now: datetime) -> None:
     """The newest minutes anew, and what is too old goes. DatabaseAway."""
     async with reading() as connection:
         since = _minute(now) - ANEW
-        await connection.execute(text(_MINUTES), {"since": since, "probes": PROBES, "top": _TOP, "sizes": _SIZES})
+        await connection.execute(text(_MINUTES), {"since": since, "probes": TENANT, "top": _TOP, "sizes": _SIZES})
         await connection.execute(text("DELETE FROM traffic_by_minute WHERE minute < :before"), {"before": now - KEPT})
 
 
 async def add_up_hours(reading: Reading, now: datetime, regions: Mapping[str, str]) -> None:
     """The newest whole hours anew. `regions`: by endpoint, as the catalog has them now. DatabaseAway."""
     hour = now.replace(minute=0, second=0, microsecond=0)
-    values = {"since": hour - HOURS_ANEW, "until": hour, "probes": PROBES, "regions": msgspec.json.encode(dict(regions)).decode()}
+    values = {"since": hour - HOURS_ANEW, "until": hour, "probes": TENANT, "regions": msgspec.json.encode(dict(regions)).decode()}
     async with reading() as connection:
         await connection.execute(text(_HOURS), values)
 

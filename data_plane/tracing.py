@@ -7,7 +7,7 @@ client, fell back or waited for quota. No prompt, no answer, no key and no URL i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 from aiohttp import web
@@ -44,7 +44,6 @@ class Tracer:
         self._tracing, self._wall = tracing, wall
         self._sampling: Sampling = tracing.sampling
         self._second, self._notable = 0, 0
-        self.passed_over = 0  # notable ones above the bound
 
     def began(self, request: web.BaseRequest) -> Trace:
         """A request came."""
@@ -65,10 +64,7 @@ class Tracer:
         if second != self._second:
             self._second, self._notable = second, 0
         self._notable += 1
-        if self._notable <= MOST_NOTABLE:
-            return True
-        self.passed_over += 1
-        return False
+        return self._notable <= MOST_NOTABLE
 
 
 def _is_notable(record: Record) -> bool:
@@ -228,9 +224,9 @@ def _answered(record: Record) -> dict[str, Value]:
     return told
 
 
-def _counted(reasons: object) -> list[str]:
+def _counted(reasons: Iterable[str]) -> list[str]:
     counts: dict[str, int] = {}
-    for reason in reasons:  # type: ignore[attr-defined]
+    for reason in reasons:
         counts[reason] = counts.get(reason, 0) + 1
     return [f"{reason}: {count}" for reason, count in sorted(counts.items())]
 

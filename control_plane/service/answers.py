@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Final, NoReturn, TypeVar
 
 import grpc
@@ -34,6 +35,7 @@ _STATUS: Mapping[str, grpc.StatusCode] = {
     "permission_denied": grpc.StatusCode.PERMISSION_DENIED,
 }
 _MAX_LINE = 1000
+_LAST_MS = 4_102_444_800_000  # the year 2100
 _MAX_AUTHOR = 200
 
 
@@ -110,3 +112,10 @@ def _line(field: str, told: str, longest: int) -> str:
     if len(line) > longest or not line.isprintable():
         raise InvalidRequest(f"{field}: must be one line of at most {longest} printable characters")
     return line
+
+
+def instant(field: str, ms: int) -> datetime:
+    """Unix milliseconds of a question as a time."""
+    if not 0 <= ms < _LAST_MS:
+        raise InvalidRequest(f"{field}: must be Unix milliseconds before the year 2100")
+    return datetime.fromtimestamp(ms / 1000, UTC)

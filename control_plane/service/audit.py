@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 
 import grpc
 from google.protobuf.message import Message
@@ -11,11 +10,10 @@ from google.protobuf.message import Message
 from control_plane.audit import KINDS, MOST, Entry, Facts, Wanted
 from control_plane.refusals import InvalidRequest
 from control_plane.repository import Repository
-from control_plane.service.answers import Context, answering, unary_handlers
+from control_plane.service.answers import Context, answering, instant, unary_handlers
 from n4n.v1 import audit_pb2
 
 _SERVICE = audit_pb2.DESCRIPTOR.services_by_name["Audit"]
-_LAST_MS = 4_102_444_800_000  # the year 2100
 _USUAL = 1000
 
 
@@ -36,16 +34,10 @@ class Audit:
                 raise InvalidRequest(f"kind: must be one of {', '.join(KINDS)}")
             if request.limit > MOST:
                 raise InvalidRequest(f"limit: must be at most {MOST}")
-            until = _instant("until_ms", request.until_ms) if request.HasField("until_ms") else None
-            since = _instant("since_ms", request.since_ms)
+            until = instant("until_ms", request.until_ms) if request.HasField("until_ms") else None
+            since = instant("since_ms", request.since_ms)
             wanted = Wanted(since, until, request.author, request.kind, request.name, request.limit or _USUAL)
             return audit_pb2.AuditReply(entries=map(_told, await self._repository.audited(wanted)))
-
-
-def _instant(field: str, ms: int) -> datetime:
-    if not 0 <= ms < _LAST_MS:
-        raise InvalidRequest(f"{field}: must be Unix milliseconds before the year 2100")
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _told(entry: Entry) -> audit_pb2.AuditEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
 from statistics import median
@@ -15,7 +15,7 @@ from sqlalchemy import Row
 
 from control_plane import traffic, vitals, watchers
 from control_plane.refusals import InvalidRequest
-from control_plane.service.answers import Context, answering, unary_handlers
+from control_plane.service.answers import Context, answering, instant, unary_handlers
 from control_plane.traffic import HourRow, Reading
 from n4n.core.alerts.watch import Standing
 from n4n.core.schema import plain
@@ -23,7 +23,6 @@ from n4n.core.sla import WEEK_H, Drift, Level, drift
 from n4n.v1 import operations_pb2
 
 _SERVICE = operations_pb2.DESCRIPTOR.services_by_name["Operations"]
-_LAST_MS = 4_102_444_800_000  # the year 2100
 _NAME, _LISTED = 200, 1000
 
 
@@ -49,7 +48,7 @@ class Operations:
     async def Sla(self, request: operations_pb2.SlaQuery, context: Context) -> operations_pb2.SlaReply:
         """Service levels by (provider, model, region), and how they drift."""
         async with answering(context):
-            since = _instant("since_ms", request.since_ms)
+            since = instant("since_ms", request.since_ms)
             found = await traffic.hours(self._reading, since, request.model)
             groups = groupby(found, key=lambda row: (row.provider, row.model, row.region))
             return operations_pb2.SlaReply(rows=[_row(key, list(rows), hours=request.hours) for key, rows in groups])
@@ -59,20 +58,14 @@ class Operations:
         async with answering(context):
             if not request.request_id or len(request.request_id) > _NAME:
                 raise InvalidRequest(f"request_id: must be 1 to {_NAME} characters; every answer bears it as x-request-id")
-            until = _instant("until_ms", request.until_ms) if request.HasField("until_ms") else self._now()
-            rows = await traffic.attempts(self._reading, request.request_id, _instant("since_ms", request.since_ms), until)
+            until = instant("until_ms", request.until_ms) if request.HasField("until_ms") else self._now()
+            rows = await traffic.attempts(self._reading, request.request_id, instant("since_ms", request.since_ms), until)
             return operations_pb2.AttemptsReply(attempts=map(_attempt, rows))
 
     async def Alerts(self, request: operations_pb2.AlertsQuery, context: Context) -> operations_pb2.AlertsReply:
         """What is wrong now, and what may be in a moment."""
         async with answering(context):
             return operations_pb2.AlertsReply(alerts=map(_alert, await watchers.standing(self._reading)))
-
-
-def _instant(field: str, ms: int) -> datetime:
-    if not 0 <= ms < _LAST_MS:
-        raise InvalidRequest(f"{field}: must be Unix milliseconds before the year 2100")
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _attempt(row: Row[tuple[object, ...]]) -> operations_pb2.AttemptInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 import grpc
 import msgspec
@@ -15,7 +15,7 @@ from control_plane.ledger import Ledger
 from control_plane.rating import Rating, Ratings
 from control_plane.refusals import InvalidRequest
 from control_plane.repository import Repository
-from control_plane.service.answers import Context, answering, author_of, mixed_handlers
+from control_plane.service.answers import Context, answering, author_of, instant, mixed_handlers
 from control_plane.usage_reports import EXPORTS, GROUPS, Question, Reports, Total
 from n4n.core.catalog import PriceList
 from n4n.core.ledger import read_rows
@@ -24,7 +24,6 @@ from n4n.core.schema import NAME
 from n4n.v1 import usage_pb2
 
 _SERVICE = usage_pb2.DESCRIPTOR.services_by_name["Usage"]
-_LAST_MS = 4_102_444_800_000  # the year 2100
 _MOST_GROUPS = 3
 _LONGEST_LABEL = 100
 _TELL_EVERY = 10  # batches of a rating
@@ -131,14 +130,8 @@ class Usage:
 
 
 def _span(request: usage_pb2.UsageQuery | usage_pb2.UsageExport | usage_pb2.UsageRerate) -> tuple[datetime, datetime | None]:
-    until = _instant("until_ms", request.until_ms) if request.HasField("until_ms") else None
-    return _instant("since_ms", request.since_ms), until
-
-
-def _instant(field: str, ms: int) -> datetime:
-    if not 0 <= ms < _LAST_MS:
-        raise InvalidRequest(f"{field}: must be Unix milliseconds before the year 2100")
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    until = instant("until_ms", request.until_ms) if request.HasField("until_ms") else None
+    return instant("since_ms", request.since_ms), until
 
 
 def _row(total: Total) -> usage_pb2.UsageRow:

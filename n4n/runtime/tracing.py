@@ -8,9 +8,7 @@ by a thread of the SDK.
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -77,20 +75,6 @@ class Tracing:
         """They are exported with the next batch; where the receiver is away or slow, the oldest that wait are lost."""
         for span in spans:
             self._batches.on_end(_readable(span, self._resource))
-
-    @contextmanager
-    def work(self, name: str, attributes: Mapping[str, Value], links: tuple[tuple[int, int], ...] = ()) -> Iterator[dict[str, Value]]:
-        """A span of its own around some work; what is put into the dictionary becomes attributes. What is raised makes it failed."""
-        told, begun, trace_id = dict(attributes), time.time_ns(), new_trace_id()
-        error: str | None = None
-        try:
-            yield told
-        except BaseException as raised:
-            error = type(raised).__name__
-            raise
-        finally:
-            if error is not None or self.sampling.keeps(trace_id, None):
-                self.emit([Span(name, Kind.INTERNAL, trace_id, new_span_id(), 0, begun, time.time_ns(), told, error, links)])
 
     def close(self) -> None:
         """Sends what is left; blocks for some seconds at most where nobody takes it."""

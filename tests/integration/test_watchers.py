@@ -25,6 +25,7 @@ from n4n.core.catalog import Snapshot, compile_snapshot
 from n4n.core.document import parse_document
 from n4n.core.errors import StartFailed
 from n4n.core.ledger import Row
+from n4n.core.probes.rows import TENANT
 from tests.support.catalogs import SMALL
 
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -215,7 +216,7 @@ async def test_the_ledger_becomes_minutes_with_percentiles_and_hours_with_exact_
             for number in range(100)
         ]
         await ledger.take(made)
-        await ledger.take(rows(7, NOON, tenant=traffic.PROBES))
+        await ledger.take(rows(7, NOON, tenant=TENANT))
         await traffic.add_up_minutes(ledger.reading, clock.now)
         await traffic.add_up_minutes(ledger.reading, clock.now)  # once more changes nothing
         [one] = await traffic.window(ledger.reading, NOON, clock.now)
