@@ -34,6 +34,7 @@ from control_plane.service.fleet import Fleet
 from control_plane.service.health import Health
 from control_plane.service.operations import Operations
 from control_plane.service.usage import Usage
+from control_plane.service_levels import ServiceLevels
 from control_plane.surroundings import Surroundings
 from control_plane.tokens import Tokens
 from control_plane.usage_reports import Reports
@@ -75,7 +76,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
     await _until_migrated(settings.database_url)
     repository, ledger = Repository(settings.database_url), Ledger(settings.database_url, _now, keep_days=settings.usage_keep_days)
     reports, ratings = Reports(settings.database_url), Ratings(settings.database_url)
-    publisher = Publisher(repository, poll_s=poll_s)
+    levels, publisher = ServiceLevels(settings.database_url, _now), Publisher(repository, poll_s=poll_s)
     roster = Roster(repository, place=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}", now=_now, refresh_s=heartbeat_s)
     try:
         await _until_loaded(publisher, repository)
@@ -102,11 +103,12 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
             port = _listen(server, settings, credentials)
             gauges = Gauges(publisher, roster, budgets, watchers, usage, reaper)
             with metrics_server(settings.admin_host, settings.metrics_port, gauges) as metrics_port:
-                async with _serving(server, publisher, roster, ledger, reaper, budgets, watchers if settings.alert_look_sec else None):
+                looking = watchers if settings.alert_look_sec else None
+                async with _serving(server, publisher, roster, ledger, reaper, budgets, levels, looking):
                     _log.info("the control plane serves on %s:%d", settings.admin_host, port)
                     yield Running(port, metrics_port)
     finally:
-        for database in (repository, ledger, reports, ratings):
+        for database in (repository, ledger, reports, ratings, levels):
             await database.close()
 
 
@@ -118,10 +120,12 @@ async def _serving(
     ledger: Ledger,
     reaper: Reaper | None,
     budgets: BudgetKeeper,
+    levels: ServiceLevels,
     watchers: Watchers | None,
 ) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
-        loops = [group.create_task(loop) for loop in (publisher.follow(), publisher.listen(), roster.keep(), ledger.keep(), budgets.keep())]
+        kept = (publisher.follow(), publisher.listen(), roster.keep(), ledger.keep(), budgets.keep(), levels.keep())
+        loops = [group.create_task(loop) for loop in kept]
         if reaper is not None:
             loops.append(group.create_task(reaper.keep()))
         if watchers is not None:

@@ -127,6 +127,9 @@ class Ledger:
         await connection.execute(text(_INSERT))
         await connection.execute(text(_add_up("usage_by_day", _BY_DAY)))
         await connection.execute(text(_add_up("usage_by_hour", _BY_HOUR)))
+        hour = self._now().replace(minute=0, second=0, microsecond=0)
+        if any(_started(row) < hour for row in rows):  # of an hour that is over, and may have been added up
+            await connection.execute(text(_NOTE_LATE), {"hour": hour})
 
     async def _make(self, days: Iterable[date]) -> None:
         missing = sorted(set(days) - self._days)
@@ -187,6 +190,8 @@ _INSERT: Final = f"""
         RETURNING {_LIST}
     )
     INSERT INTO changed ({_LIST}, sign) SELECT {_LIST}, 1 FROM fresh"""  # noqa: S608  # as above
+
+_NOTE_LATE: Final = f"INSERT INTO sla_late_hours (hour) SELECT DISTINCT {_HOUR} FROM changed WHERE started_at < :hour"  # noqa: S608  # as above
 
 
 def _add_up(table: str, groups: Sequence[tuple[str, str]]) -> str:

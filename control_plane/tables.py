@@ -136,6 +136,12 @@ sla_by_hour = Table(
         )
     ),
 )  # fmt: skip
+sla_late_hours = Table(  # hours of sla_by_hour that got rows after they were over; one entry for each time
+    "sla_late_hours",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("hour", DateTime(timezone=True), nullable=False),
+)
 vitals = Table(
     "vitals",
     metadata,

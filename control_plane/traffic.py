@@ -1,8 +1,7 @@
-"""Traffic by the minute and service levels by the hour, added up from the ledger: what alerts and `n4n sla` look at.
+"""Traffic by the minute, added up from the ledger: what alerts look at.
 
 A minute is added up anew as long as rows of it may still come, which costs a range scan of some minutes; the windows of alerts are sums
 of minutes. Latencies of a minute are kept as counts by size, 22 % apart, so that any window's percentiles can be read from them.
-An hour's levels are exact, taken from the ledger itself once the hour is over.
 """
 
 from __future__ import annotations
@@ -10,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-import msgspec
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -23,7 +20,6 @@ from n4n.core.probes.rows import TENANT  # that probes are charged to: nobody's 
 
 ANEW: Final = timedelta(minutes=10)  # rows of a router that was cut off come later still; the hour has them
 KEPT: Final = timedelta(days=8)
-HOURS_ANEW: Final = timedelta(hours=3)
 _SIZES, _TOP = 70, 14.0  # counts by size: e^0 to e^14 milliseconds, which is 20 minutes
 LEAST: Final = 20  # attempts for a percentile
 
@@ -57,28 +53,6 @@ _MINUTES = """
     ON CONFLICT (minute, provider, model, endpoint) DO UPDATE SET attempts = excluded.attempts, first_attempts = excluded.first_attempts,
         failed = excluded.failed, unpriced = excluded.unpriced, latency = excluded.latency, ttft = excluded.ttft
 """
-_HOURS = """
-    WITH made AS (
-        SELECT date_trunc('hour', started_at, 'UTC') AS hour, provider, model, coalesce(CAST(:regions AS jsonb) ->> endpoint, '') AS region,
-            state, latency_ms, ttft_ms, completion_tokens, stream
-        FROM usage_ledger WHERE started_at >= :since AND started_at < :until AND tenant <> :probes
-    )
-    INSERT INTO sla_by_hour
-    SELECT hour, provider, model, region, count(*), count(*) FILTER (WHERE state IN ('failed', 'partial')),
-        percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE state = 'ok'),
-        percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE state = 'ok'),
-        percentile_cont(0.99) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE state = 'ok'),
-        percentile_cont(0.5) WITHIN GROUP (ORDER BY ttft_ms) FILTER (WHERE stream),
-        percentile_cont(0.95) WITHIN GROUP (ORDER BY ttft_ms) FILTER (WHERE stream),
-        percentile_cont(0.99) WITHIN GROUP (ORDER BY ttft_ms) FILTER (WHERE stream),
-        sum(completion_tokens) FILTER (WHERE state = 'ok' AND completion_tokens > 0)
-            / nullif(sum(latency_ms - coalesce(ttft_ms, 0)) FILTER (WHERE state = 'ok' AND completion_tokens > 0) / 1000.0, 0)
-    FROM made GROUP BY 1, 2, 3, 4
-    ON CONFLICT (hour, provider, model, region) DO UPDATE SET attempts = excluded.attempts, failed = excluded.failed,
-        latency_p50_ms = excluded.latency_p50_ms, latency_p95_ms = excluded.latency_p95_ms, latency_p99_ms = excluded.latency_p99_ms,
-        ttft_p50_ms = excluded.ttft_p50_ms, ttft_p95_ms = excluded.ttft_p95_ms, ttft_p99_ms = excluded.ttft_p99_ms,
-        tokens_per_s = excluded.tokens_per_s
-"""
 _WINDOW = """
     SELECT provider, model, CAST(sum(attempts) AS bigint), CAST(sum(first_attempts) AS bigint), CAST(sum(unpriced) AS bigint)
     FROM traffic_by_minute WHERE minute >= :since AND minute < :until GROUP BY 1, 2
@@ -91,11 +65,6 @@ _SPREAD = """
         SELECT provider, model, 'ttft', key, value FROM traffic_by_minute, jsonb_each_text(ttft) WHERE minute >= :since AND minute < :until
     ) AS sizes GROUP BY 1, 2, 3, 4
 """
-_SLA = """
-    SELECT provider, model, region, hour, attempts, failed, latency_p50_ms, latency_p95_ms, latency_p99_ms, ttft_p50_ms, ttft_p95_ms,
-        ttft_p99_ms, tokens_per_s
-    FROM sla_by_hour WHERE hour >= :since AND (:model = '' OR model = :model) ORDER BY provider, model, region, hour
-"""
 _ATTEMPTS = """
     SELECT attempt_id, attempt_no, started_at, tenant, key_id, endpoint, provider, account, model, state,
         coalesce(error_class, '') AS error_class, status, prompt_tokens, completion_tokens, cost_usd, latency_ms, ttft_ms, estimated
@@ -104,39 +73,12 @@ _ATTEMPTS = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class HourRow:
-    """One hour of one (provider, model, region), as it is stored. None: nothing to tell it by."""
-
-    provider: str
-    model: str
-    region: str
-    hour: datetime
-    attempts: int
-    failed: int
-    latency_p50_ms: float | None
-    latency_p95_ms: float | None
-    latency_p99_ms: float | None
-    ttft_p50_ms: float | None
-    ttft_p95_ms: float | None
-    ttft_p99_ms: float | None
-    tokens_per_s: float | None
-
-
 async def add_up_minutes(reading: Reading, now: datetime) -> None:
     """The newest minutes anew, and what is too old goes. DatabaseAway."""
     async with reading() as connection:
         since = _minute(now) - ANEW
         await connection.execute(text(_MINUTES), {"since": since, "probes": TENANT, "top": _TOP, "sizes": _SIZES})
         await connection.execute(text("DELETE FROM traffic_by_minute WHERE minute < :before"), {"before": now - KEPT})
-
-
-async def add_up_hours(reading: Reading, now: datetime, regions: Mapping[str, str]) -> None:
-    """The newest whole hours anew. `regions`: by endpoint, as the catalog has them now. DatabaseAway."""
-    hour = now.replace(minute=0, second=0, microsecond=0)
-    values = {"since": hour - HOURS_ANEW, "until": hour, "probes": TENANT, "regions": msgspec.json.encode(dict(regions)).decode()}
-    async with reading() as connection:
-        await connection.execute(text(_HOURS), values)
 
 
 async def window(reading: Reading, since: datetime, until: datetime) -> tuple[Traffic, ...]:
@@ -160,12 +102,6 @@ async def window(reading: Reading, since: datetime, until: datetime) -> tuple[Tr
         )
         for provider, model, attempts, first, unpriced in sums
     )
-
-
-async def hours(reading: Reading, since: datetime, model: str) -> Sequence[HourRow]:
-    """Service levels since then, by (provider, model, region), hours in order. DatabaseAway."""
-    async with reading() as connection:
-        return [HourRow(*row) for row in await connection.execute(text(_SLA), {"since": since, "model": model})]
 
 
 async def attempts(reading: Reading, request_id: str, since: datetime, until: datetime) -> Sequence[Row[tuple[object, ...]]]:

@@ -78,7 +78,6 @@ class Watchers:
         self._look_s, self._hold = look_s, hold
         self._baseline: dict[tuple[str, str], Traffic] = {}
         self._baseline_until: datetime | None = None
-        self._hours_until: datetime | None = None
         self.known: Facts | None = None  # at the last look, for /metrics; None: another control plane looks
 
     async def keep(self) -> None:
@@ -121,7 +120,6 @@ class Watchers:
         """Everything there is to know at this moment."""
         reading, snapshot = self._reading, await self._others.snapshot()
         await traffic.add_up_minutes(reading, now)
-        await self._add_up_hours(now, snapshot)
         minute = now.replace(second=0, microsecond=0)
         spans = {minutes: (await vitals.requests(reading, minute - timedelta(minutes=minutes), now)) for minutes in (5, 10, 30, 60, 360)}
         before = (await vitals.requests(reading, minute - timedelta(minutes=70), minute - timedelta(minutes=10)))[0]
@@ -146,13 +144,6 @@ class Watchers:
             inversions=spans[5][1],
             models=() if snapshot is None else _models(snapshot, said),
         )
-
-    async def _add_up_hours(self, now: datetime, snapshot: Snapshot | None) -> None:
-        if snapshot is None or (self._hours_until is not None and now < self._hours_until):
-            return
-        regions = {name: endpoint.region for name, endpoint in snapshot.endpoints.items() if endpoint.region}
-        await traffic.add_up_hours(self._reading, now, regions)
-        self._hours_until = now + timedelta(minutes=5)
 
     async def _usual(self, now: datetime) -> Mapping[tuple[str, str], Traffic]:
         if self._baseline_until is None or now >= self._baseline_until:

@@ -13,10 +13,11 @@ import grpc
 from google.protobuf.message import Message
 from sqlalchemy import Row
 
-from control_plane import traffic, vitals, watchers
+from control_plane import service_levels, traffic, vitals, watchers
 from control_plane.refusals import InvalidRequest
 from control_plane.service.answers import Context, answering, instant, unary_handlers
-from control_plane.traffic import HourRow, Reading
+from control_plane.service_levels import HourRow
+from control_plane.traffic import Reading
 from n4n.core.alerts.watch import Standing
 from n4n.core.schema import plain
 from n4n.core.sla import WEEK_H, Drift, Level, drift
@@ -49,7 +50,7 @@ class Operations:
         """Service levels by (provider, model, region), and how they drift."""
         async with answering(context):
             since = instant("since_ms", request.since_ms)
-            found = await traffic.hours(self._reading, since, request.model)
+            found = await service_levels.hours(self._reading, since, request.model)
             groups = groupby(found, key=lambda row: (row.provider, row.model, row.region))
             return operations_pb2.SlaReply(rows=[_row(key, list(rows), hours=request.hours) for key, rows in groups])
 

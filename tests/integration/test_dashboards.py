@@ -22,8 +22,8 @@ import psycopg
 import pytest
 import yaml
 
-from control_plane import traffic
 from control_plane.ledger import Ledger
+from control_plane.service_levels import ServiceLevels
 from tests.integration.test_watchers import a_row
 from tests.support import dashboards
 from tests.support.answers import completion, error, sse, usage
@@ -158,9 +158,13 @@ async def add_past_hours(database_url: str) -> None:
     try:
         past = [a_row(now - timedelta(hours=hours, minutes=1), hours, stream=True, ttft_ms=90.0) for hours in (1, 2)]
         await ledger.take(past)
-        await traffic.add_up_hours(ledger.reading, now, {"e": "eu"})
     finally:
         await ledger.close()
+    levels = ServiceLevels(database_url, lambda: now)
+    try:
+        await levels.add_up()
+    finally:
+        await levels.close()
 
 
 def rows_of(database_url: str, query: str) -> int:

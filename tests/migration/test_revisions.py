@@ -87,6 +87,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "INSERT INTO alerts VALUES ('N4nStoreAway/node=r1', 'N4nStoreAway', '{\"node\": \"r1\"}', 0, now(), now(), true)",
         "INSERT INTO alert_notices (at, due, told, pending) VALUES (now(), now(), '{}', '[]')",
     ),
+    "0012": ("INSERT INTO sla_late_hours (hour) VALUES ('2026-11-30 12:00+00')",),
 }
 
 
