@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from n4n.cli import values
 from n4n.cli.calls import ask
 from n4n.cli.instance import offer_instance
-from n4n.cli.output import iso, print_json, print_rows
+from n4n.cli.output import Refused, iso, print_json, print_rows
 from n4n.cli.parser import Commands, example
+from n4n.cli.sla_chart import chart, png
 from n4n.core.sla import DRIFTS, WEEK_H
 
 if TYPE_CHECKING:
@@ -21,8 +23,6 @@ COLUMNS = {
     "latency_p95_ms": "P95 MS", "baseline_latency_p95_ms": "WAS", "latency_drift": "DRIFT", "ttft_p95_ms": "TTFT P95 MS",
     "baseline_ttft_p95_ms": "WAS", "ttft_drift": "DRIFT", "tokens_per_s": "TOKENS/S", "drifts": "FLAGGED",
 }  # fmt: skip
-_BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 72
 
 
 def add(commands: Commands) -> None:
@@ -31,11 +31,14 @@ def add(commands: Commands) -> None:
         f"The newest week is laid beside the oldest of the period, like hours beside like hours; a drift above {DRIFTS:g} is flagged. "
         "Hours come from the usage ledger, probes not among them."
     )
-    lines = ("n4n sla --days 30", "n4n sla --model gpt-4o --chart")
+    lines = ("n4n sla --days 30", "n4n sla --model gpt-4o --chart", "n4n sla --png drift.png")
     parser = commands.add("sla", about="service levels by provider, model and region, and their drift", more=more, epilog=example(*lines))
     parser.add_argument("--model", type=values.words, help="only this model")
     parser.add_argument("--days", type=values.count, default=30, metavar="N", help="how far back (default 30)")
     parser.add_argument("--chart", action="store_true", help="draw the 95th percentile of the latency, hour by hour")
+    parser.add_argument(
+        "--png", type=values.words, metavar="FILE", help="write such a chart of each, median and 95th percentile, to a PNG file"
+    )
     parser.add_argument(
         "-o", "--output", choices=("table", "json"), default="table", help="table for people (default), json with every hour"
     )
@@ -46,8 +49,10 @@ def add(commands: Commands) -> None:
 def run(args: Namespace) -> int:
     """`n4n sla`"""
     since_ms = max(0, round(time.time() * 1000) - args.days * 86_400_000)
-    hours = args.chart or args.output == "json"
+    hours = args.chart or args.png is not None or args.output == "json"
     found = ask(args, "reading the hours", lambda client: client.sla(since_ms, args.model or "", hours=hours))
+    if args.png is not None:
+        _write(args.png, png(found))
     rows = [sla_row(one, hours=args.output == "json") for one in found]
     if args.output == "json":
         print_json(rows)
@@ -59,6 +64,13 @@ def run(args: Namespace) -> int:
         for one in found:
             print("\n".join(chart(one)))
     return 0
+
+
+def _write(path: str, content: bytes) -> None:
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise Refused(f"--png {path}: {(error.strerror or str(error)).lower()}; name another file") from error
 
 
 def sla_row(one: SlaLevels, *, hours: bool) -> dict[str, object]:
@@ -82,34 +94,6 @@ def sla_row(one: SlaLevels, *, hours: bool) -> dict[str, object]:
     if hours:
         told["hours"] = [{"hour": iso(hour.hour_ms), **dict(hour.levels)} for hour in one.hours]
     return told
-
-
-def chart(one: SlaLevels) -> list[str]:
-    """The hours as a row of bars, as many hours to a bar as it takes; a gap where nothing was asked."""
-    levels = {hour.hour_ms // 3_600_000: value for hour in one.hours if (value := hour.levels.get("latency_p95_ms")) is not None}
-    if not levels:
-        return []
-    first, last = min(levels), max(levels)
-    each = max(1, -(-(last - first + 1) // _WIDTH))
-    bars: list[float | None] = []
-    for begin in range(first, last + 1, each):
-        told = [levels[hour] for hour in range(begin, begin + each) if hour in levels]
-        bars.append(sum(told) / len(told) if told else None)
-    most = max(value for value in bars if value is not None)
-    drawn = "".join(" " if value is None else _BARS[min(len(_BARS) - 1, int(value / most * len(_BARS)))] for value in bars)
-    where = f" in {one.region}" if one.region else ""
-    begins, ends = (iso(hour * 3_600_000) for hour in (first, last))
-    return [
-        "",
-        f"{one.model} at {one.provider}{where}: p95 of the latency, at most {most:.0f} ms",
-        drawn,
-        _axis(str(begins), str(ends), len(drawn)),
-    ]
-
-
-def _axis(begin: str, end: str, width: int) -> str:
-    left, right = begin[:13], end[:13]
-    return f"{left}{right.rjust(max(len(right) + 1, width - len(left)))}"
 
 
 def _rounded(value: float | None, digits: int = 0) -> float | int | None:

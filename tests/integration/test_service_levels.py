@@ -208,7 +208,8 @@ async def test_a_creep_from_800_ms_to_3_s_over_weeks_is_flagged_and_a_mondays_pe
             clock.now = now + timedelta(minutes=2)
             assert len(await levels.add_up()) == 24
             rows: Any = fleet.told("sla", "--days", "29")
-            table = fleet.n4n("sla", "--chart").stdout
+            table = fleet.n4n("sla", "--chart", "--png", str(tmp_path / "drift.png")).stdout
+            refused = fleet.n4n("sla", "--png", str(tmp_path / "none" / "drift.png"), check=False)
     told = {row["model"]: row for row in rows}
     assert {model: row["drifts"] for model, row in told.items()} == {"creeps": True, "peaks": False, "as-ever": False}
     creep = told["creeps"]
@@ -218,3 +219,5 @@ async def test_a_creep_from_800_ms_to_3_s_over_weeks_is_flagged_and_a_mondays_pe
     assert all(abs(told[model]["latency_drift"] - 1) < 0.1 for model in ("peaks", "as-ever"))
     assert [len(row["hours"]) for row in rows] == [4 * WEEK_H] * 3
     assert "creeps" in table and "█" in table
+    assert (tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
