@@ -33,8 +33,15 @@ class ClientGone(Exception):
 class Answer(Protocol):
     """What the engine tells a client through, whatever the skin. Nothing is sent before there is output."""
 
-    wake_at: float | None  # when the stream may be taken as ended though the upstream keeps it open (the router's clock)
-    quiet_until: float | None  # when the client is due a sign of life; None: not before it has seen output
+    @property
+    def wake_at(self) -> float | None:
+        """When the stream may be taken as ended though the upstream keeps it open (the router's clock)."""
+        ...
+
+    @property
+    def quiet_until(self) -> float | None:
+        """When the client is due a sign of life; None: not before it has seen output."""
+        ...
 
     def put(self, chunks: Sequence[Chunk]) -> bool:
         """Output that may go; it leaves with the next `flush` or `finish`, all in one write. True: there is something to write."""

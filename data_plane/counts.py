@@ -7,15 +7,19 @@ request. What was not told yet when a worker is killed is lost to the metrics, a
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
+from typing import cast
 
 from prometheus_client import Counter
 
 from data_plane.record import Record
+from n4n.core.catalog import Endpoint
+from n4n.core.gen_ai import NOBODY, provider_name
 from n4n.runtime.telemetry import Distribution, Instruments
 
 TOLD_EVERY_S = 0.25
+Into = Callable[[], Distribution]
 
 
 class Sum:
@@ -34,59 +38,127 @@ class Sum:
 
 
 class Spread:
-    """What is to be added to one histogram."""
+    """Values for histograms, each of which is made with its first value. They are kept as they come and find their buckets when they
+    are told: in order, all of them cost less than each by itself."""
 
-    __slots__ = ("_bounds", "_counts", "_empty", "_histogram", "_total")
+    __slots__ = ("_histograms", "_into", "_values", "observe")
 
-    def __init__(self, histogram: Distribution, bounds: Sequence[float]) -> None:
-        self._histogram, self._bounds = histogram, bounds
-        self._empty = [0] * (len(bounds) + 1)
-        self._counts, self._total = self._empty.copy(), 0.0
+    def __init__(self, *into: Into) -> None:
+        self._into, self._histograms = into, tuple[Distribution, ...]()
+        self._values: list[float] = []
+        self.observe = self._values.append  # one more value
 
-    def observe(self, value: float) -> None:
-        """One more value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += value
+    def tell(self) -> tuple[int, float]:
+        """Adds them; how many they were, and their sum."""
+        values = self._values
+        count, total = len(values), sum(values)
+        if count:
+            self._histograms = self._histograms or tuple([made() for made in self._into])
+            values.sort()
+            for histogram in self._histograms:
+                histogram.take(values, total)
+            values.clear()
+        return count, total
+
+
+class Counted:
+    """Durations, and how many there are."""
+
+    __slots__ = ("_counter", "_made", "_took", "add")
+
+    def __init__(self, counter: Callable[[], Counter], *into: Into) -> None:
+        self._made, self._counter = counter, cast(Counter | None, None)
+        self._took = Spread(*into)
+        self.add = self._took.observe  # one more, in seconds
 
     def tell(self) -> None:
-        """Adds them."""
-        if self._counts != self._empty:
-            counts, total = self._counts, self._total
-            self._counts, self._total = self._empty.copy(), 0.0
-            self._histogram.add(counts, total)
+        """To the instruments."""
+        count, _ = self._took.tell()
+        if count:
+            if self._counter is None:
+                self._counter = self._made()
+            self._counter.inc(count)
+
+
+RouteKey = tuple[str, str, str, str, str]  # provider, model, tier, operation, the name that was asked for
+CallsKey = tuple[str, str, str, str]  # provider, model, its name there, operation
 
 
 class Route:
-    """What is counted of the requests that one provider answered, with one model, asked for as one tier."""
+    """What is counted of the requests that one provider answered, with one model, asked for in one way."""
 
-    __slots__ = ("_ended", "_labels", "_see", "cost", "fallbacks", "latency", "tokens_in", "tokens_out", "ttft", "unpriced")
+    __slots__ = ("_ended", "_labels", "_of_model", "_see", "fallbacks", "first_token", "per_token", "succeeded", "ttft")
 
-    def __init__(self, see: Instruments, labels: tuple[str, str, str]) -> None:
-        provider, model, tier = self._labels = labels
-        self._see, self._ended = see, dict[str, Sum]()
-        self.latency = Spread(see.latency.labels(*labels), see.LATENCY)
-        self.ttft = Spread(see.ttft.labels(*labels), see.TTFT)
-        self.fallbacks = Spread(see.fallbacks.labels(tier), see.DEPTHS)
-        self.tokens_in, self.tokens_out = (
-            Sum(see.tokens.labels(provider, model, "input")),
-            Sum(see.tokens.labels(provider, model, "output")),
-        )
-        self.cost = Sum(see.cost.labels(provider, model))
-        self.unpriced = Sum(see.unpriced.labels(provider, model))
+    def __init__(self, see: Instruments, key: RouteKey, endpoint: Endpoint | None) -> None:
+        provider, model, tier, operation, asked = key
+        self._see, self._labels, self._ended = see, (provider, model, tier), dict[tuple[str, str], Counted]()
+        name = NOBODY if endpoint is None else provider_name(provider, endpoint.provider.dialect)
+        self._of_model = (operation, name, asked) if operation else None
+        self.fallbacks = Spread(partial(see.fallbacks.labels, tier))
+        self.ttft = Spread(partial(see.ttft.labels, *self._labels))
+        self.first_token, self.per_token = self.ttft, Spread()  # of streams that ended well
+        if self._of_model is not None:
+            self.first_token = Spread(partial(see.ttft.labels, *self._labels), partial(see.first_token.labels, *self._of_model))
+            self.per_token = Spread(partial(see.per_token.labels, *self._of_model))
+        self.succeeded = self.ended("success", "")
 
-    def ended(self, outcome: str) -> Sum:
+    def ended(self, outcome: str, error: str) -> Counted:
         """The requests that ended in this way."""
-        known = self._ended.get(outcome)
+        known = self._ended.get((outcome, error))
         if known is None:
-            known = self._ended[outcome] = Sum(self._see.requests.labels(*self._labels, outcome))
+            into: list[Into] = [partial(self._see.latency.labels, *self._labels)]
+            if self._of_model is not None:
+                into.append(partial(self._see.served.labels, *self._of_model, error))
+            known = self._ended[outcome, error] = Counted(partial(self._see.requests.labels, *self._labels, outcome), *into)
         return known
 
     def tell(self) -> None:
         """To the instruments."""
-        for count in (*self._ended.values(), self.tokens_in, self.tokens_out, self.cost, self.unpriced):
-            count.tell()
-        for spread in (self.latency, self.ttft, self.fallbacks):
+        for ended in self._ended.values():
+            ended.tell()
+        for spread in (self.fallbacks, self.ttft, self.first_token, self.per_token):
             spread.tell()
+
+
+class Calls:
+    """What is counted of the attempts at one model of one provider."""
+
+    __slots__ = ("_ended", "_of_model", "_provider", "_see", "_tokens", "cost", "succeeded", "tokens_in", "tokens_out", "unpriced")
+
+    def __init__(self, see: Instruments, endpoint: Endpoint, operation: str) -> None:
+        provider, model = endpoint.provider.name, endpoint.model
+        self._see, self._provider, self._ended = see, provider, dict[str, Counted]()
+        name = provider_name(provider, endpoint.provider.dialect)
+        self._of_model = (operation, name, endpoint.upstream_model) if operation else None
+        self._tokens = [(self._usage(way), see.tokens.labels(provider, model, way)) for way in ("input", "output")]
+        self.tokens_in, self.tokens_out = [spread for spread, _ in self._tokens]
+        self.cost = Sum(see.cost.labels(provider, model))
+        self.unpriced = Sum(see.unpriced.labels(provider, model))
+        self.succeeded = self.ended("ok")
+
+    def _usage(self, way: str) -> Spread:
+        return Spread() if self._of_model is None else Spread(partial(self._see.usage.labels, *self._of_model, way))
+
+    def ended(self, outcome: str) -> Counted:
+        """The attempts that ended in this way."""
+        known = self._ended.get(outcome)
+        if known is None:
+            error, into = "" if outcome == "ok" else outcome, list[Into]()
+            if self._of_model is not None:
+                into.append(partial(self._see.called.labels, *self._of_model, error))
+            known = self._ended[outcome] = Counted(partial(self._see.attempts.labels, self._provider, outcome), *into)
+        return known
+
+    def tell(self) -> None:
+        """To the instruments."""
+        for ended in self._ended.values():
+            ended.tell()
+        for spread, counter in self._tokens:
+            count, total = spread.tell()
+            if count:
+                counter.inc(total)
+        self.cost.tell()
+        self.unpriced.tell()
 
 
 class Totals:
@@ -115,10 +187,11 @@ class Counts:
     def __init__(self, see: Instruments, dropped: Callable[[], int]) -> None:
         """`dropped`: how many log lines were lost so far."""
         self._see, self._dropped, self._told_dropped = see, dropped, 0
-        self._routes: dict[tuple[str, str, str], Route] = {}
-        self._attempts: dict[tuple[str, str], Sum] = {}
-        self._overhead = Spread(see.overhead, see.OVERHEAD)
+        self._routes: dict[RouteKey, Route] = {}
+        self._calls: dict[CallsKey, Calls] = {}
+        self._overhead = Spread(lambda: see.overhead)
         self._queued: dict[str, Spread] = {}
+        self._parts = [Spread(partial(see.part.labels, part)) for part in ("auth", "plan", "reserve", "connect", "translate", "write")]
         self._streams = 0
         self._timer: asyncio.TimerHandle | None = None
         self.totals = Totals()
@@ -130,51 +203,74 @@ class Counts:
 
     def add(self, record: Record) -> None:
         """One request that ended."""
-        endpoint, plan = record.selected, record.plan
-        tier = (plan.target.tier or "") if plan is not None else ""
-        labels: tuple[str, str, str]
+        attempts, plan = record.attempts, record.plan
+        endpoint = attempts[-1].endpoint if attempts else None
+        tier, asked = ("", "") if plan is None else (plan.target.tier or "", plan.target.name)
+        key: RouteKey
         if endpoint is not None:
-            labels = (endpoint.provider.name, endpoint.model, tier)
+            key = (endpoint.provider.name, endpoint.model, tier, record.operation, asked)
         else:
-            labels = ("", plan.model.id if plan is not None else "", tier)
-        route = self._routes.get(labels)
+            key = ("", plan.model.id if plan is not None else "", tier, record.operation, asked)
+        route = self._routes.get(key)
         if route is None:
-            route = self._routes[labels] = Route(self._see, labels)
+            route = self._routes[key] = Route(self._see, key, endpoint)
+        elapsed_s, ttft_s, succeeded = record.elapsed_s, record.ttft_s, record.outcome == "success"
+        if succeeded:
+            route.succeeded.add(elapsed_s)
+        else:
+            route.ended(record.outcome, record.error_code or record.outcome).add(elapsed_s)
+        self._overhead.observe(record.overhead_s if record.reply is not None else max(0.0, elapsed_s - record.waited_s))
+        self.totals.add(record)
         if record.interrupt is not None:
             self._streams -= 1
-        route.ended(record.outcome).value += 1
-        self.totals.add(record)
-        route.latency.observe(record.elapsed_s)
-        self._overhead.observe(record.overhead_s)
         if record.queued_s:
             self._waited(record.priority).observe(record.queued_s)
-        if record.attempts:
+        if ttft_s is not None:
+            (route.first_token if succeeded and record.stream else route.ttft).observe(ttft_s)
+        if attempts:
             route.fallbacks.observe(record.fallback_attempts)
-            for attempt in record.attempts:
-                self._attempted((attempt.endpoint.provider.name, attempt.outcome)).value += 1
-        if record.ttft_s is not None:
-            route.ttft.observe(record.ttft_s)
-        usage = record.usage
-        if usage is not None:
-            route.tokens_in.value += usage.prompt_tokens
-            route.tokens_out.value += usage.completion_tokens
-        if record.cost_usd:
-            route.cost.value += float(record.cost_usd)
-        elif record.cost_usd is None and usage is not None:
-            route.unpriced.value += 1
+            self._called(record, route, elapsed_s)
+        if record.parts is not None and succeeded:
+            parts = record.parts
+            told = (parts.auth_s, parts.plan_s, record.reserved_s, parts.connect_s, parts.translate_s, parts.write_s)
+            for spread, seconds in zip(self._parts, told, strict=True):
+                spread.observe(seconds)
         if self._timer is None:
             self._soon()
 
-    def _attempted(self, labels: tuple[str, str]) -> Sum:
-        known = self._attempts.get(labels)
+    def _called(self, record: Record, route: Route, elapsed_s: float) -> None:
+        """What its attempts took, and what the last of them cost."""
+        usage, operation = record.usage, record.operation
+        for attempt in record.attempts:
+            calls = self._calls_of(attempt.endpoint, operation)
+            took_s = (record.started + elapsed_s if attempt.ended is None else attempt.ended) - attempt.started
+            if attempt.outcome == "ok":
+                calls.succeeded.add(took_s)
+            else:
+                calls.ended(attempt.outcome).add(took_s)
+        if usage is None:
+            return
+        tokens = usage.completion_tokens
+        calls.tokens_in.observe(usage.prompt_tokens)
+        calls.tokens_out.observe(tokens)
+        if record.cost_usd is None:
+            calls.unpriced.value += 1
+        else:
+            calls.cost.value += float(record.cost_usd)
+        if record.stream and tokens > 1 and record.ttft_s is not None and record.outcome == "success":
+            route.per_token.observe((elapsed_s - record.ttft_s) / (tokens - 1))
+
+    def _calls_of(self, endpoint: Endpoint, operation: str) -> Calls:
+        key = (endpoint.provider.name, endpoint.model, endpoint.upstream_model, operation)
+        known = self._calls.get(key)
         if known is None:
-            known = self._attempts[labels] = Sum(self._see.attempts.labels(*labels))
+            known = self._calls[key] = Calls(self._see, endpoint, operation)
         return known
 
     def _waited(self, priority: str) -> Spread:
         known = self._queued.get(priority)
         if known is None:
-            known = self._queued[priority] = Spread(self._see.queued.labels(priority), self._see.QUEUED)
+            known = self._queued[priority] = Spread(partial(self._see.queued.labels, priority))
         return known
 
     def _soon(self) -> None:
@@ -188,9 +284,9 @@ class Counts:
             self._timer = None
         for route in self._routes.values():
             route.tell()
-        for attempts in self._attempts.values():
-            attempts.tell()
-        for spread in (self._overhead, *self._queued.values()):
+        for calls in self._calls.values():
+            calls.tell()
+        for spread in (self._overhead, *self._queued.values(), *self._parts):
             spread.tell()
         if self._streams:
             self._see.streams.inc(self._streams)

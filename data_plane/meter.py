@@ -5,12 +5,14 @@ Both texts are put together from bytes that are mostly known before: every reque
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 
 import msgspec
 
 from data_plane.counts import Counts, Totals
+from data_plane.parts import ONE_IN, Parts
 from data_plane.record import AttemptRecord, Record, Settling
 from data_plane.tracing import Tracer
 from n4n.runtime.records import LineWriter
@@ -41,11 +43,17 @@ class Meter:
         self._lines, self.ledger, self.tracer = lines, ledger, tracer
         self._one_in, self._passed = max(1, one_in), 0
         self._counts = Counts(instruments, lambda: lines.dropped)
+        self._conversations = 0
 
     @property
     def totals(self) -> Totals:
         """What was counted since the start."""
         return self._counts.totals
+
+    def parts(self, clock: Callable[[], float]) -> Parts | None:
+        """Whether a request that begins is the one of ONE_IN whose parts are timed."""
+        self._conversations += 1
+        return Parts(clock) if self._conversations % ONE_IN == 0 else None
 
     def stream_opened(self) -> None:
         """A stream to a client begins; it ends with its record."""

@@ -19,6 +19,7 @@ from n4n.runtime.upstream import Reply
 
 if TYPE_CHECKING:
     from data_plane.counting import Counting
+    from data_plane.parts import Parts
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -83,6 +84,7 @@ class Record(msgspec.Struct):
     tenant: str | None = None
     key_id: str | None = None
     stream: bool = False
+    operation: str = ""  # chat, text_completion, embeddings; '': none that a model is asked for
     catalog_version: int | None = None
     directives: tuple[str, ...] = ()
     plan: Plan | None = None
@@ -115,6 +117,7 @@ class Record(msgspec.Struct):
     most_output: int | None = None  # tokens the client asked for at most
     ledger: Settling | None = None  # None: this request is not metered
     trace: Trace | None = None  # None: no traces are wanted
+    parts: Parts | None = None  # where its time went; None: it is not looked at so closely
     queued_at: float | None = None  # when it began to wait for quota
     reserved_at: float | None = None  # when the newest reservation began, where traces are wanted
     reserved_s: float = 0.0  # and what all of them took

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from data_plane.exchange import Exchange
 from data_plane.health import Measured
+from data_plane.parts import TimedDialect
 from data_plane.reading import Reading, read, take_whole
 from data_plane.record import AttemptRecord, Record
 from data_plane.router import Router
@@ -42,8 +43,11 @@ async def serve(router: Router, exchange: Exchange) -> None:
     record.catalog_version = world.snapshot.version
     record.directives = directives.applied if directives is not NONE else ()
     key = exchange.key
-    made = plan(exchange.chat, directives, world, allowed_models=key.models, now=router.clock(), draw=router.draw, tenant=key.tenant)
+    now = router.clock()
+    made = plan(exchange.chat, directives, world, allowed_models=key.models, now=now, draw=router.draw, tenant=key.tenant)
     record.plan = made
+    if record.parts is not None:
+        record.parts.plan_s = router.clock() - now
     deadline = record.started + made.model.timeouts.total_ms / 1000
     deadline = deadline if exchange.deadline is None else min(deadline, exchange.deadline)
     attempts = Attempts(made, started=record.started, deadline=deadline, budget=health.budget(made.model.id))
@@ -135,6 +139,8 @@ async def _attempt(
     """One call to one candidate. None: the client has its answer. StreamInterrupted: it broke after release."""
     snapshot, health, record = router.snapshot, router.health, exchange.record
     dialect = router.dialects[candidate.endpoint.provider.dialect]
+    if record.parts is not None:
+        dialect = TimedDialect(dialect, record.parts)
     speech = dialect.speech(candidate.endpoint.upstream_model)
     if speech.binds:
         origin = origin_of(speech, candidate.endpoint, candidate.account)
@@ -205,6 +211,8 @@ async def _call(
             call = await signed(call, router.secret(candidate.account), router.wall())
         async with router.upstream.send(call, record.request_id, phases, record.trace_line) as reply:
             record.reply, heard = reply, True
+            if record.parts is not None:
+                record.parts.connect_s += reply.connect_s
             if spending is not None and spending.holds_account:
                 spending.told(reply.headers, router.wall())
             try:

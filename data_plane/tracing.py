@@ -7,31 +7,18 @@ client, fell back or waited for quota. No prompt, no answer, no key and no URL i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import msgspec
 from aiohttp import web
 
 from data_plane.record import AttemptRecord, Record, Trace
 from n4n.core.chat import Chunk
+from n4n.core.gen_ai import OPERATIONS, provider_name
 from n4n.core.tracing import Sampling, read_parent
 from n4n.runtime.tracing import Kind, Span, Tracing, Value, new_span_id, new_trace_id
 
-OPERATIONS: Mapping[str, str] = {
-    "/v1/chat/completions": "chat",
-    "/v1/messages": "chat",
-    "/v1/responses": "chat",
-    "/v1/completions": "text_completion",
-    "/v1/embeddings": "embeddings",
-}
 ROUTES = frozenset((*OPERATIONS, "/v1/messages/count_tokens", "/v1/route:explain", "/v1/models"))  # any other path is the sender's word
-PROVIDERS: Mapping[str, str] = {  # dialects to the well-known values of gen_ai.provider.name; an OpenAI-like provider has its own name
-    "azure": "azure.ai.openai",
-    "anthropic": "anthropic",
-    "gemini": "gcp.gemini",
-    "vertex": "gcp.vertex_ai",
-    "bedrock": "aws.bedrock",
-}
 NOTICEABLE_S = 0.001  # a wait shorter than this has no span of its own
 MOST_NOTABLE = 100  # traces a second that are kept for what happened in them, beside those that the sampler chose
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}\Z")
@@ -193,7 +180,7 @@ def _part(name: str, record: Record, trace: Trace, moment: _Moments, began: floa
 
 def _place(provider: str, dialect: str, endpoint: str, account: str, region: str | None) -> dict[str, Value]:
     told: dict[str, Value] = {
-        "gen_ai.provider.name": PROVIDERS.get(dialect, provider),
+        "gen_ai.provider.name": provider_name(provider, dialect),
         "n4n.provider": provider,
         "n4n.endpoint": endpoint,
         "n4n.account": account,

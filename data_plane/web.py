@@ -28,6 +28,7 @@ from data_plane.skins.conversation import converse
 from data_plane.skins.counting import Counting
 from data_plane.skins.explain import encode, explain_route
 from data_plane.skins.models import list_models, show_model
+from n4n.core import gen_ai
 from n4n.core.errors import Draining, GatewayError, NoSuchRoute, TooManyConnections
 from n4n.core.skins.messages_models import model, page
 from n4n.core.skins.skin import Skin
@@ -59,7 +60,7 @@ class Web:
             "/metrics": self._metrics,
         }
         self._routes: dict[tuple[str, str], Handler] = {
-            **{("POST", path): partial(converse, router, meter, skin) for path, skin in SKINS.items()},
+            **{("POST", path): partial(converse, router, meter, skin, gen_ai.OPERATIONS[path]) for path, skin in SKINS.items()},
             ("POST", "/v1/messages/count_tokens"): self._count,
             ("POST", "/v1/route:explain"): self._explain,
             ("GET", "/v1/models"): self._models,

@@ -12,6 +12,7 @@ from data_plane.idempotency import Held
 from data_plane.meter import Meter
 from data_plane.once import serve_once
 from data_plane.outgoing import Outgoing, Way
+from data_plane.parts import TimedAnswer
 from data_plane.record import Record
 from data_plane.request import serve
 from data_plane.router import Router
@@ -23,10 +24,14 @@ from n4n.core.tags import of_request
 
 
 async def converse(
-    router: Router, meter: Meter, skin: Skin, request: BoundedRequest, outgoing: Outgoing, asked: Asked, record: Record
+    router: Router, meter: Meter, skin: Skin, operation: str, request: BoundedRequest, outgoing: Outgoing, asked: Asked, record: Record
 ) -> None:
     """Answers one request, or raises GatewayError."""
+    record.operation = operation
     key = authenticate(router.access(), asked)
+    parts = record.parts = meter.parts(router.clock)
+    if parts is not None:
+        parts.auth_s = parts.clock() - record.started
     record.tenant, record.key_id = key.tenant, key.public_id
     timeout_s, priority, once = None, key.priority or PRIORITIES[0], None
     if not asked.plain:
@@ -42,7 +47,10 @@ async def converse(
     body = request.came()
     if body is None:
         body = await request.read()
+    begun = 0.0 if parts is None else parts.clock()
     chat = skin.read(body, asked.get) if len(body) < large.LARGE else await router.aside.do(partial(large.read, skin, body, asked.get))
+    if parts is not None:
+        parts.translate_s = parts.clock() - begun
     record.model, record.stream = chat.model, chat.stream
     record.ledger, record.body_bytes, record.most_output = meter.ledger, chat.body_bytes, chat.max_output_tokens
     record.priority = priority
@@ -56,6 +64,8 @@ async def converse(
         answer = StreamAnswer(way, record, meter, skin, skin.frames(chat), keep_alive_s=router.keep_alive_s)
     else:
         answer = WholeAnswer(way, record, skin, chat, router.aside)
+    if parts is not None:
+        answer = TimedAnswer(answer, parts)
     exchange = Exchange(
         chat=chat,
         skin=skin,

@@ -7,9 +7,12 @@ names from the catalog and fixed words. Children are kept, so that counting cost
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
+
+from n4n.core import gen_ai
 
 STATUSES = ("success", "rate_limited", "error", "cancelled", "rejected")
 
@@ -22,11 +25,16 @@ def _files_of(worker: int, slot: int) -> str:
 class Distribution(Histogram):
     """A histogram that takes many values at once: the library's own way counts one by one, in a file."""
 
-    def add(self, counts: Sequence[int], total: float) -> None:
-        """`counts`: how many values fell into each bucket, the last one being for those above all bounds; `total`: their sum."""
-        for bucket, count in zip(self._buckets, counts, strict=True):
-            if count:
-                bucket.inc(count)
+    def take(self, ordered: Sequence[float], total: float) -> None:
+        """Values in their order, and their sum."""
+        seen = 0
+        for bound, bucket in zip(self._upper_bounds, self._buckets, strict=True):
+            upto = bisect_right(ordered, bound, seen)
+            if upto > seen:
+                bucket.inc(upto - seen)
+                seen = upto
+                if seen == len(ordered):
+                    break
         self._sum.inc(total)
 
 
@@ -38,6 +46,7 @@ class Instruments:
     OVERHEAD = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1)
     QUEUED = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5)
     DEPTHS = (0, 1, 2, 3, 5)  # changes of endpoint, no seconds
+    PART = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1)
 
     def __init__(self, worker: int, slot: int = 0) -> None:
         mine = _files_of(worker, slot)
@@ -55,6 +64,10 @@ class Instruments:
         self.tokens = Counter("llm_tokens", "Tokens, by direction.", ("provider", "model", "direction"), registry=registry)
         self.cost = Counter("llm_cost_usd", "Cost at catalog prices.", ("provider", "model"), registry=registry)
         self.overhead = Distribution("n4n_overhead_seconds", "Not spent waiting for a provider.", buckets=self.OVERHEAD, registry=registry)
+        self.part = Distribution(
+            "n4n_overhead_part_seconds", "Of one request in 17 that ended well, what each part of the way took.", ("part",),
+            buckets=self.PART, registry=registry,
+        )  # fmt: skip
         self.attempts = Counter("n4n_attempts", "Attempts, by outcome.", ("provider", "outcome"), registry=registry)
         self.log_dropped = Counter("n4n_log_lines_dropped", "Log lines lost because their reader stalled.", registry=registry)
         self.nacks = Counter("n4n_catalog_nack", "Pushed versions refused.", registry=registry)
@@ -105,6 +118,26 @@ class Instruments:
             "n4n_priority_inversions", "Lower-class requests served while interactive ones waited for the same quota.", registry=registry
         )
         self.unpriced = Counter("n4n_unpriced_attempts", "Answers without a price.", ("provider", "model"), registry=registry)
+        of_model = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
+        self.served = Distribution(
+            "gen_ai_server_request_duration_seconds", "Whole requests, as clients see them.", (*of_model, "error_type"),
+            buckets=gen_ai.DURATIONS, registry=registry,
+        )  # fmt: skip
+        self.first_token = Distribution(
+            "gen_ai_server_time_to_first_token_seconds", "Of streams that ended well.", of_model,
+            buckets=gen_ai.FIRST_TOKENS, registry=registry,
+        )  # fmt: skip
+        self.per_token = Distribution(
+            "gen_ai_server_time_per_output_token_seconds", "After the first one, of streams that ended well.", of_model,
+            buckets=gen_ai.PER_TOKEN, registry=registry,
+        )  # fmt: skip
+        self.called = Distribution(
+            "gen_ai_client_operation_duration_seconds", "Attempts: one call of a provider each.", (*of_model, "error_type"),
+            buckets=gen_ai.DURATIONS, registry=registry,
+        )  # fmt: skip
+        self.usage = Distribution(
+            "gen_ai_client_token_usage", "Tokens of an answer.", (*of_model, "gen_ai_token_type"), buckets=gen_ai.TOKENS, registry=registry
+        )
         self.streams = Gauge("n4n_active_streams", "Streams open now.", multiprocess_mode="livesum", registry=registry)
 
 

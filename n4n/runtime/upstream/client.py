@@ -151,12 +151,15 @@ class Sending:
         start = b"%b%b\r\n%bcontent-length: %d\r\n\r\n" % (head.start, request_id.encode(), self._extra, len(request.body))
         pool = upstream.pool(head.origin)
         connection = pool.lend_soon() if len(request.body) < LARGE_BODY else None
+        connect_s = 0.0
         try:
             if connection is not None:
                 upstream.soon(connection, start + request.body)
                 came = await connection.head(until)
             if connection is None or not connection.sent:
+                begun = upstream.clock()
                 connection = await upstream.sent(pool, connection, start, request.body, (sent + phases.connect_s, until, ended))
+                connect_s = upstream.clock() - begun
                 came = await connection.head(until)
             if not came:
                 raise late(ended)
@@ -168,7 +171,7 @@ class Sending:
             if connection is not None:
                 connection.abort()
             raise
-        self._connection, self._reply = connection, Reply(connection, phases, upstream.clock, sent)
+        self._connection, self._reply = connection, Reply(connection, phases, upstream.clock, sent, connect_s)
         return self._reply
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

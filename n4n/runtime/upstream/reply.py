@@ -17,12 +17,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Reply:
-    """One answer. `waited_s`: the time spent waiting for the provider so far."""
+    """One answer. `waited_s`: the time spent waiting for the provider so far; `connect_s`: for a connection to it, 0 where one was open."""
 
-    __slots__ = ("_clock", "_connection", "_headers", "_inflate", "_last", "_phases", "_raw", "_strange", "status", "waited_s")
+    __slots__ = ("_clock", "_connection", "_headers", "_inflate", "_last", "_phases", "_raw", "_strange", "connect_s", "status", "waited_s")
 
-    def __init__(self, connection: Connection, phases: Phases, clock: Callable[[], float], sent: float) -> None:
+    def __init__(self, connection: Connection, phases: Phases, clock: Callable[[], float], sent: float, connect_s: float = 0.0) -> None:
         answer = connection.answer
+        self.connect_s = connect_s
         self._connection, self._phases, self._clock = connection, phases, clock
         self._last = clock()
         self.waited_s = self._last - sent
