@@ -1,8 +1,9 @@
 """Service levels by the hour, added up from the ledger: what `n4n sla` and its dashboard look at.
 
-An hour is added up once it is over, and anew whenever rows of it come later (a router that was cut off for a day, say): the ledger notes
-such hours in the transaction that brings the rows. An hour is always added up as a whole, from all of its rows, so that doing it again
-changes nothing. Where an endpoint is, the catalog version tells with which its attempt was planned.
+The hour that runs is added up every two minutes, for the last time a minute after its end, and anew whenever rows of it come later (a
+router that was cut off for a day, say): the ledger notes such hours in the transaction that brings the rows. An hour is always added up as
+a whole, from all of its rows, so that doing it again changes nothing. Where an endpoint is, the catalog version tells with which its
+attempt was planned.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ from n4n.core.probes.rows import TENANT  # that probes are charged to: nobody's 
 SETTLES: Final = timedelta(minutes=1)  # after its end; whatever began to be written before has ended by then
 KEPT: Final = timedelta(days=400)
 CAUGHT_UP: Final = timedelta(days=35)  # what a database that has no hours yet gets of its past
-LOOK_S: Final = 300.0
+LOOK_S: Final = 120.0
 _HOUR: Final = timedelta(hours=1)
-_WITHIN_S: Final = 300.0  # an hour may have millions of rows
+_WITHIN_S: Final = 300.0  # a round; an hour may have millions of rows
 _LOCK: Final = 0x6E346E08  # Postgres advisory lock "n4n adds up hours"
 
 _NEWEST = "SELECT max(hour) FROM sla_by_hour"
 _DUE = """
-    SELECT hour FROM usage_by_hour WHERE hour >= :since AND hour < :until
-    UNION SELECT hour FROM sla_late_hours WHERE hour < :until ORDER BY hour
+    SELECT hour FROM usage_by_hour WHERE hour >= :since UNION SELECT hour FROM sla_late_hours ORDER BY hour
 """
 _ADD_UP = """
     WITH made AS (
@@ -91,7 +91,7 @@ class HourRow:
 
 
 class ServiceLevels:
-    """Adds up hours, on a connection of its own. Several control planes may; one at a time does."""
+    """Adds up hours, on connections of its own. Several control planes may; one at a time does."""
 
     def __init__(self, database_url: str, now: Callable[[], datetime], *, look_s: float = LOOK_S) -> None:
         self._database = UsageDatabase(database_url, connections=1, timeout_s=_WITHIN_S)
@@ -112,27 +112,28 @@ class ServiceLevels:
             await asyncio.sleep(self._look_s)
 
     async def add_up(self) -> list[datetime]:
-        """Hours that are over and have not been added up, or have got rows since; what is too old goes. DatabaseAway."""
-        now = self._now()
-        until = (now - SETTLES).replace(minute=0, second=0, microsecond=0)
-        async with self._database.transaction() as connection:
-            since = self._until or (await connection.execute(text(_NEWEST))).scalar_one() or until - CAUGHT_UP
-            due = (await connection.execute(text(_DUE), {"since": since, "until": until})).scalars().all()
-        done = [hour for hour in due if await self._add_up(hour)]
-        if len(done) == len(due):
-            self._until = until
-        async with self._database.transaction() as connection:
-            await connection.execute(text("DELETE FROM sla_by_hour WHERE hour < :before"), {"before": now - KEPT})
-        return done
+        """The hour that runs, those that ended since the last time, and those that have got rows since; what is too old goes.
 
-    async def _add_up(self, hour: datetime) -> bool:
-        """False: another control plane is at it. The note goes first: rows that are noted meanwhile are noted still."""
+        DatabaseAway, also where it takes longer than five minutes; what was added up until then is.
+        """
+        now = self._now()
+        async with self._database.transaction() as ours:
+            if not (await ours.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK})).scalar_one():
+                return []  # another control plane is at it
+            settled = (now - SETTLES).replace(minute=0, second=0, microsecond=0)
+            since = self._until or (await ours.execute(text(_NEWEST))).scalar_one() or settled - CAUGHT_UP
+            due = list((await ours.execute(text(_DUE), {"since": since})).scalars())
+            for hour in due:  # oldest first: whoever goes on begins at the newest that is there
+                await self._add_up(hour)
+            self._until = settled
+            await ours.execute(text("DELETE FROM sla_by_hour WHERE hour < :before"), {"before": now - KEPT})
+        return due
+
+    async def _add_up(self, hour: datetime) -> None:
+        """The note goes first: rows that are noted meanwhile are noted still."""
         async with self._database.transaction() as connection:
-            ours = (await connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK})).scalar_one()
-            if ours:
-                await connection.execute(text("DELETE FROM sla_late_hours WHERE hour = :hour"), {"hour": hour})
-                await connection.execute(text(_ADD_UP), {"hour": hour, "until": hour + _HOUR, "probes": TENANT})
-            return bool(ours)
+            await connection.execute(text("DELETE FROM sla_late_hours WHERE hour = :hour"), {"hour": hour})
+            await connection.execute(text(_ADD_UP), {"hour": hour, "until": hour + _HOUR, "probes": TENANT})
 
 
 async def hours(reading: Reading, since: datetime, model: str) -> Sequence[HourRow]:

@@ -50,7 +50,7 @@ def png(found: Sequence[SlaLevels]) -> bytes:
     drawn = sorted((one for one in found if _levels(one, "latency_p95_ms")), key=lambda one: -(one.latency_drift or 0.0))[:MOST_CHARTS]
     picture = Picture(_WIDTH, max(1, len(drawn)) * _HEIGHT)
     if not drawn:
-        picture.text(_LEFT, _HEIGHT // 2, "no whole hour of traffic yet", scale=2)
+        picture.text(_LEFT, _HEIGHT // 2, "no traffic yet", scale=2)
     for number, one in enumerate(drawn):
         _draw(picture, one, number * _HEIGHT)
     return picture.png()
