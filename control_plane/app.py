@@ -37,6 +37,7 @@ from control_plane.service.usage import Usage
 from control_plane.service_levels import ServiceLevels
 from control_plane.surroundings import Surroundings
 from control_plane.tokens import Tokens
+from control_plane.tracing import Pushes, Traced
 from control_plane.usage_reports import Reports
 from control_plane.versions import MAX_DOCUMENT_BYTES
 from control_plane.watchers import Watchers
@@ -46,8 +47,10 @@ from n4n.core.errors import StartFailed, StoreUnavailable
 from n4n.runtime.open_attempts import LeftBehind
 from n4n.runtime.probes import findings
 from n4n.runtime.settings import Settings
+from n4n.runtime.spans import Tracer
 from n4n.runtime.stores import Store, command, settings_of
 from n4n.runtime.tls import server_credentials, tls_of
+from n4n.runtime.tracing import Tracing, tracing_of
 
 HEARTBEAT_S = 5.0
 POLL_S = 1.0
@@ -73,11 +76,14 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
     tls = tls_of(settings)
     credentials = server_credentials(tls)
     _refuse_taken(settings.admin_host, settings.admin_port)
+    place = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    tracing = tracing_of(os.environ, "control-plane", place)
+    tracer = None if tracing is None else Tracer(tracing, time.time_ns)
     await _until_migrated(settings.database_url)
     repository, ledger = Repository(settings.database_url), Ledger(settings.database_url, _now, keep_days=settings.usage_keep_days)
     reports, ratings = Reports(settings.database_url), Ratings(settings.database_url)
-    levels, publisher = ServiceLevels(settings.database_url, _now), Publisher(repository, poll_s=poll_s)
-    roster = Roster(repository, place=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}", now=_now, refresh_s=heartbeat_s)
+    levels, publisher = ServiceLevels(settings.database_url, _now), Publisher(repository, poll_s=poll_s, tracer=tracer)
+    roster = Roster(repository, place=place, now=_now, refresh_s=heartbeat_s)
     try:
         await _until_loaded(publisher, repository)
         async with _store(settings.redis_url) as store:
@@ -91,14 +97,14 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
                 Audit(repository),
                 Fleet(repository, publisher, roster, _Pinger(store).ask, _Findings(store).of_nodes, _now),
                 Health(health, _now),
-                Discovery(publisher, roster, heartbeat_s=heartbeat_s),
+                Discovery(publisher, roster, heartbeat_s=heartbeat_s, pushes=None if tracer is None else Pushes(tracer)),
                 usage,
                 Operations(ledger.reading, _now),
             )
             around = Surroundings(repository, publisher, health, budgets, store, _now)
             watchers = Watchers(ledger.reading, around, webhooks_of(settings.alert_webhooks), _now, look_s=settings.alert_look_sec)
             tokens = Tokens(admin=settings.admin_token, node=settings.node_token, certified=bool(tls.ca))
-            server = grpc.aio.server(interceptors=(tokens,), options=_OPTIONS)
+            server = grpc.aio.server(interceptors=(tokens,) if tracer is None else (tokens, Traced(tracer)), options=_OPTIONS)
             server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))
             port = _listen(server, settings, credentials)
             gauges = Gauges(publisher, roster, budgets, watchers, usage, reaper)
@@ -110,6 +116,13 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
     finally:
         for database in (repository, ledger, reports, ratings, levels):
             await database.close()
+        await _last_spans(tracing)
+
+
+async def _last_spans(tracing: Tracing | None) -> None:
+    """In a thread: a receiver that is away would hold the loop for seconds."""
+    if tracing is not None:
+        await asyncio.to_thread(tracing.close)
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ from control_plane.schema import DatabaseAway
 from control_plane.tables import usage_ledger
 from control_plane.usage_database import UsageDatabase, driver_of
 from n4n.core.ledger import RATIO, UNKNOWN, Row
+from n4n.runtime.spans import part
 
 AHEAD: Final = 3  # days whose partitions stand ready
 LOOK_S: Final = 3600.0
@@ -98,9 +99,13 @@ class Ledger:
         oldest = self._oldest()
         kept = [row for row in rows if oldest is None or _started(row).date() >= oldest]
         if kept:
-            await self._make({_started(row).date() for row in kept})
-            async with self._database.transaction() as connection:
-                await self._take(connection, kept)
+            with part("ledger take") as work:
+                await self._make({_started(row).date() for row in kept})
+                async with self._database.transaction() as connection:
+                    written, replaced = await self._take(connection, kept)
+                if work is not None:
+                    work.told |= {"n4n.rows": len(rows), "n4n.rows_new": written - replaced, "n4n.rows_replaced": replaced}
+                    work.told |= {"n4n.rows_doubled": len(kept) - written, "n4n.rows_too_old": len(rows) - len(kept)}
         return len(rows) - len(kept)
 
     @asynccontextmanager
@@ -109,27 +114,31 @@ class Ledger:
         async with self._database.transaction() as connection:
             yield bool((await connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _REAPING})).scalar_one())
 
-    async def _take(self, connection: AsyncConnection, rows: Sequence[Row]) -> None:
+    async def _take(self, connection: AsyncConnection, rows: Sequence[Row]) -> tuple[int, int]:
+        """How many were written, and how many of them in place of another."""
         await connection.execute(text(_DURABLE))
         for table in ("incoming", "changed"):
             extra = ", sign smallint" if table == "changed" else ""
             await connection.execute(text(f"CREATE TEMP TABLE IF NOT EXISTS {table} (LIKE usage_ledger{extra}) ON COMMIT DELETE ROWS"))
         await _copy(connection, rows)
+        replaced = 0
         if any(row.state != UNKNOWN for row in rows):
             instants = [_started(row) for row in rows]
-            await connection.execute(text(_REPLACE), {"least": min(instants), "most": max(instants)})
+            replaced += (await connection.execute(text(_REPLACE), {"least": min(instants), "most": max(instants)})).rowcount
         if revised := [row for row in rows if row.revision]:
-            await connection.execute(text(_REVISE), {
+            told = {
                 "began": [_started(row) for row in revised],
                 "attempts": [row.attempt_id for row in revised],
                 "revisions": [row.revision for row in revised],
-            })  # fmt: skip
-        await connection.execute(text(_INSERT))
+            }
+            replaced += (await connection.execute(text(_REVISE), told)).rowcount
+        written = (await connection.execute(text(_INSERT))).rowcount
         await connection.execute(text(_add_up("usage_by_day", _BY_DAY)))
         await connection.execute(text(_add_up("usage_by_hour", _BY_HOUR)))
         hour = self._now().replace(minute=0, second=0, microsecond=0)
         if any(_started(row) < hour for row in rows):  # of an hour that is over, and may have been added up
             await connection.execute(text(_NOTE_LATE), {"hour": hour})
+        return written, replaced
 
     async def _make(self, days: Iterable[date]) -> None:
         missing = sorted(set(days) - self._days)

@@ -17,7 +17,10 @@ from control_plane.refusals import NotFound
 from control_plane.repository import Head, Repository
 from control_plane.schema import DatabaseAway
 from control_plane.stored import Reading, Unreadable
+from control_plane.tracing import Origin, publishing
 from n4n.core.checksum import ResourceId, collection_checksum
+from n4n.core.tracing import read_parent
+from n4n.runtime.spans import Tracer, Work
 from n4n.runtime.wire import ACCESS, CATALOG
 
 _BACKOFF_S = (0.2, 5.0)  # first and longest wait before Postgres is tried again
@@ -29,12 +32,13 @@ _log = logging.getLogger("n4n.control_plane")
 class Publisher:
     """Follows Postgres and wakes the watchers when a head moves."""
 
-    def __init__(self, repository: Repository, *, poll_s: float = 1.0) -> None:
+    def __init__(self, repository: Repository, *, poll_s: float = 1.0, tracer: Tracer | None = None) -> None:
         self.catalog, self.access = Line(CATALOG), Line(ACCESS)
         self.lines: Mapping[int, Line] = {CATALOG: self.catalog, ACCESS: self.access}
         self.database = "ok"
         self.stopping = False
-        self._repository = repository
+        self.origins: dict[int, Origin] = {}  # of the heads, where traces are wanted
+        self._repository, self._tracer = repository, tracer
         self._poll_s = poll_s
         self._bell = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
@@ -81,12 +85,17 @@ class Publisher:
         stored = await self._repository.stored_catalog()
         if stored is None:
             return
+        work = publishing(self._tracer, CATALOG, stored.traceparent) if "catalog" in self._seen else None
         try:
             resources = await asyncio.to_thread(self._reading.resources, stored)
         except Unreadable as fault:
             _log.error("catalog version %d is not pushed, this n4n cannot read it: %s", stored.version, fault)
+            if work is not None:
+                work.fail("unreadable")
+                work.end()
             return
         self.catalog.publish(stored.version, resources, round(stored.committed_at.timestamp() * 1000))
+        self._published(CATALOG, work, stored.traceparent)
         self._wake()
 
     async def _load_access(self) -> None:
@@ -94,14 +103,27 @@ class Publisher:
         state = await self._repository.access(self._seen.get("access"))
         if state.version == 0:
             return
+        work = publishing(self._tracer, ACCESS) if "access" in self._seen else None
         at = round(state.committed_at.timestamp() * 1000)
         if state.changed_only:
             self.access.publish_changes(state.version, dict(state.encoded()), at)
         else:
             encoded = await asyncio.to_thread(lambda: {name: body for name, body in state.encoded() if body is not None})
             self.access.publish(state.version, encoded, at)
+        self._published(ACCESS, work, None)
         self._seen["access"] = Head(state.version, state.committed_at)
         self._wake()
+
+    def _published(self, collection: int, work: Work | None, traceparent: str | None) -> None:
+        """Its span ends, and those of its pushes may begin."""
+        if work is None:
+            self.origins.pop(collection, None)
+            return
+        head = self.lines[collection].head
+        version = head.held[0]
+        work.told |= {"n4n.version": version, "n4n.resources": len(head.resources)}
+        work.end()
+        self.origins[collection] = Origin(version, work, read_parent(traceparent))
 
     # -- what a node needs -----------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from control_plane.stored import StoredCatalog
 from control_plane.tables import access_versions, catalog_versions, heads, keys, nodes, tenants
 from control_plane.tenants import TenantRecord, TenantSettings, tenant_settings_as_told
 from control_plane.versions import NOTHING, Content, Draft, Version, VersionInfo, conflict_line, document_from
+from n4n.runtime.spans import current_work, part
 
 CHANNEL: Final = "n4n_heads"
 _FORGET_AFTER = timedelta(days=30)
@@ -117,12 +118,12 @@ class Repository:
     async def stored_catalog(self, version: int | None = None) -> StoredCatalog | None:
         """A version as it is stored, the head unless told; None when there is none yet. NotFound for a number that never was."""
         columns = catalog_versions.c
-        query = select(columns.version, columns.committed_at, columns.document, columns.endpoint_states)
+        query = select(columns.version, columns.committed_at, columns.document, columns.endpoint_states, columns.traceparent)
         query = query.order_by(columns.version.desc()).limit(1) if version is None else query.where(columns.version == version)
         async with self._transaction() as connection:
             row = (await connection.execute(query)).one_or_none()
         if row is not None:
-            return StoredCatalog(row.version, row.committed_at, row.document, row.endpoint_states)
+            return StoredCatalog(row.version, row.committed_at, row.document, row.endpoint_states, row.traceparent)
         if version is not None:
             raise NotFound(f"version: there is no catalog version {version}; n4n catalog history lists them")
         return None
@@ -151,20 +152,25 @@ class Repository:
 
         Serialised by a lock on the head's row; the doorbell rings when the transaction commits.
         """
+        work = current_work()
         async with self._transaction() as connection:
-            number = await _lock(connection, "catalog")
-            await _expect(connection, number, expect)
-            head = await _catalog(connection, number) if number else NOTHING
-            draft = await asyncio.to_thread(decide, head)  # it compares and encodes whole catalogs
-            if draft is None:
-                return head, False
-            now = await _advance(connection, "catalog", number + 1)
-            info = VersionInfo(number + 1, draft.author, now, draft.message, draft.checksum, draft.endpoints, len(draft.changes))
-            await connection.execute(insert(catalog_versions).values(await asyncio.to_thread(catalog_row, info, draft)))
-            before, after = audit.changed_paths(draft.changes)
-            kind, name = ("endpoint", endpoint) if endpoint else ("catalog", f"version {number + 1}")
-            await audit.note(connection, audit.Entry(action, kind, name, draft.author, before, after), now)
-            return Version(info, draft.content, draft.changes), True
+            with part("catalog write"):
+                number = await _lock(connection, "catalog")
+                await _expect(connection, number, expect)
+                head = await _catalog(connection, number) if number else NOTHING
+                draft = await asyncio.to_thread(decide, head)  # it compares and encodes whole catalogs
+                if draft is None:
+                    return head, False
+                now = await _advance(connection, "catalog", number + 1)
+                info = VersionInfo(number + 1, draft.author, now, draft.message, draft.checksum, draft.endpoints, len(draft.changes))
+                row = await asyncio.to_thread(catalog_row, info, draft, None if work is None else work.header)
+                await connection.execute(insert(catalog_versions).values(row))
+                before, after = audit.changed_paths(draft.changes)
+                kind, name = ("endpoint", endpoint) if endpoint else ("catalog", f"version {number + 1}")
+                await audit.note(connection, audit.Entry(action, kind, name, draft.author, before, after), now)
+            with part("catalog commit"):
+                await connection.commit()
+        return Version(info, draft.content, draft.changes), True
 
     # -- access ----------------------------------------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ def info_of(row: Row[*tuple[object, ...]]) -> VersionInfo:
     )
 
 
-def catalog_row(info: VersionInfo, draft: Draft) -> dict[str, object]:
-    """A version about to be committed."""
+def catalog_row(info: VersionInfo, draft: Draft, traceparent: str | None = None) -> dict[str, object]:
+    """A version about to be committed; `traceparent`: of the call that does it."""
     return {
         "version": info.version,
         "author": info.author,
@@ -45,6 +45,7 @@ def catalog_row(info: VersionInfo, draft: Draft) -> dict[str, object]:
         "endpoint_states": dict(draft.content.states),
         "changes": [list(change) for change in draft.changes],
         "endpoints": info.endpoints,
+        "traceparent": traceparent,
     }
 
 

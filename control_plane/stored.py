@@ -26,6 +26,7 @@ class StoredCatalog:
     committed_at: datetime
     document: str
     states: Mapping[str, str]
+    traceparent: str | None = None  # of the call that committed it, where that was traced
 
 
 class Unreadable(Exception):

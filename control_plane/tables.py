@@ -50,6 +50,7 @@ catalog_versions = Table(
     Column("endpoint_states", JSONB, nullable=False),  # {endpoint: draining | disabled}
     Column("changes", JSONB, nullable=False),  # [[path, before, after], …] against the version before
     Column("endpoints", Integer, nullable=False),
+    Column("traceparent", Text),  # of the call that committed it, where that was traced: what is published links to it
 )
 
 tenants = Table(

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from control_plane.audit import SOURCE
 from control_plane.refusals import InvalidRequest, Refused
 from control_plane.schema import DatabaseAway
+from n4n.runtime.spans import current_work
 from n4n.v1 import catalog_pb2
 
 RequestType = TypeVar("RequestType")
@@ -53,6 +54,9 @@ async def answering(context: Context) -> AsyncIterator[None]:
 
 async def refuse(context: grpc.aio.ServicerContext[RequestType, ReplyType], refused: Refused) -> NoReturn:
     """Ends the call with the refusal's status, line and detail."""
+    work = current_work()
+    if work is not None:
+        work.told |= {"n4n.refused": refused.code, "n4n.problems": len(refused.problems)}
     detail = catalog_pb2.ErrorDetail(code=refused.code, message=refused.message[:_LINE], head_version=refused.head_version)
     for index, problem in enumerate(refused.problems):
         told = catalog_pb2.Problem(field=problem.field[:300], message=problem.message[:300])

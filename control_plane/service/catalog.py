@@ -26,6 +26,7 @@ from control_plane.versions import (
     set_state,
     valid_document,
 )
+from n4n.runtime.spans import current_work, part
 from n4n.v1 import catalog_pb2
 
 _SERVICE = catalog_pb2.DESCRIPTOR.services_by_name["Catalog"]
@@ -50,7 +51,10 @@ class Catalog:
         """A document as the next version, or, dry, what that would change."""
         async with answering(context):
             author, message = author_of(request.author), message_of(request.message)
-            document = await asyncio.to_thread(valid_document, request.document_json)
+            with part("catalog validate") as work:
+                if work is not None:
+                    work.told["n4n.document_bytes"] = len(request.document_json)
+                document = await asyncio.to_thread(valid_document, request.document_json)
 
             def decide(head: Version) -> Draft | None:
                 return apply_document(head, document, author=author, message=message, allow_shrink=request.allow_shrink)
@@ -83,6 +87,7 @@ class Catalog:
         self, decide: Callable[[Version], Draft | None], expect: int | None, action: str = "apply", endpoint: str = ""
     ) -> catalog_pb2.ApplyReply:
         version, committed = await self._repository.commit_catalog(decide, expect, action, endpoint)
+        _tell(version, committed=committed)
         if not committed:
             return catalog_pb2.ApplyReply(version=_info(version.info), unchanged=True)
         self._publisher.ring()
@@ -123,6 +128,14 @@ class Catalog:
         return catalog_pb2.ValidateReply(
             problems=[catalog_pb2.Problem(field=problem.field, message=problem.message) for problem in problems]
         )
+
+
+def _tell(version: Version, *, committed: bool) -> None:
+    work = current_work()
+    if work is not None:
+        work.told |= {"n4n.catalog_version": version.info.version, "n4n.endpoints": version.info.endpoints, "n4n.unchanged": not committed}
+        if committed:
+            work.told["n4n.changes"] = len(version.changes)
 
 
 def _expected(request: catalog_pb2.ApplyRequest | catalog_pb2.RollbackRequest) -> int | None:

@@ -21,6 +21,8 @@ from control_plane.refusals import InvalidRequest
 from control_plane.roster import Presence, Roster
 from control_plane.service.answers import refuse
 from control_plane.service.updates import encode_heartbeat
+from control_plane.tracing import Pushes, answered
+from n4n.runtime.spans import Work
 from n4n.runtime.wire import ACCESS, CATALOG
 from n4n.v1 import discovery_pb2
 
@@ -40,6 +42,7 @@ class Stream:
     presence: Presence
     links: Mapping[int, Link]
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    pushes: dict[int, Work] = field(default_factory=dict)  # what is under way, where traces are wanted
     closing: bool = False
     gone: bool = False
 
@@ -62,8 +65,8 @@ class Stream:
 class Discovery:
     """`heartbeat_s`: seconds between heartbeats on every stream."""
 
-    def __init__(self, publisher: Publisher, roster: Roster, *, heartbeat_s: float) -> None:
-        self._publisher = publisher
+    def __init__(self, publisher: Publisher, roster: Roster, *, heartbeat_s: float, pushes: Pushes | None = None) -> None:
+        self._publisher, self._pushes = publisher, pushes
         self._roster = roster
         self._heartbeat_s = heartbeat_s
 
@@ -93,6 +96,8 @@ class Discovery:
         finally:
             self._publisher.unwatch(stream.wake)
             self._roster.left(presence)
+            for push in stream.pushes.values():
+                answered(push, "left")
         if stream.gone or context.cancelled():
             raise asyncio.CancelledError  # as grpc is about to do: there is nobody to send a status to
         if fault:
@@ -135,6 +140,9 @@ class Discovery:
         if not link.due(self._publisher.lines[collection].head.held):
             return
         head, parts = await self._publisher.updates_from(collection, link.held)
+        if self._pushes is not None:
+            origin, versions = self._publisher.origins.get(collection), (link.held[0], head[0])
+            stream.pushes[collection] = self._pushes.begin(collection, origin, stream.presence.node, versions, parts)
         link.sent(head)
         for part in parts:
             if self._is_over(stream):
@@ -149,9 +157,9 @@ class Discovery:
         async for request in stream.requests:
             match request.WhichOneof("kind"):
                 case "ack" if request.ack.collection in links:
-                    self._acked(request.ack, links[request.ack.collection], stream.presence)
+                    self._acked(request.ack, links[request.ack.collection], stream)
                 case "nack" if request.nack.collection in links:
-                    self._nacked(request.nack, links[request.nack.collection], stream.presence)
+                    self._nacked(request.nack, links[request.nack.collection], stream)
                 case "hello":
                     return "hello: is the first message of a stream and comes once"
                 case _:
@@ -159,16 +167,19 @@ class Discovery:
             stream.wake.set()
         return ""
 
-    def _acked(self, ack: discovery_pb2.Ack, link: Link, presence: Presence) -> None:
+    def _acked(self, ack: discovery_pb2.Ack, link: Link, stream: Stream) -> None:
         awaited = link.awaits(ack.version)
         if link.acked(ack.version, ack.checksum):
-            self._roster.acked(presence, ack.collection, ack.version)
+            self._roster.acked(stream.presence, ack.collection, ack.version)
+            answered(stream.pushes.pop(ack.collection, None), "acked")
         elif awaited:
-            self._roster.nacked(presence, ack.collection, ack.version, "checksum", "acknowledged with another checksum")
+            self._roster.nacked(stream.presence, ack.collection, ack.version, "checksum", "acknowledged with another checksum")
+            answered(stream.pushes.pop(ack.collection, None), "refused", "checksum")
 
-    def _nacked(self, nack: discovery_pb2.Nack, link: Link, presence: Presence) -> None:
+    def _nacked(self, nack: discovery_pb2.Nack, link: Link, stream: Stream) -> None:
         if link.nacked(nack.version, nack.field):
-            self._roster.nacked(presence, nack.collection, nack.version, nack.field, nack.reason)
+            self._roster.nacked(stream.presence, nack.collection, nack.version, nack.field, nack.reason)
+            answered(stream.pushes.pop(nack.collection, None), "refused", nack.field)
 
 
 def _checked_hello(first: discovery_pb2.WatchRequest | None) -> discovery_pb2.Hello:

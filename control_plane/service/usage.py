@@ -21,6 +21,7 @@ from n4n.core.catalog import PriceList
 from n4n.core.ledger import read_rows
 from n4n.core.price_files import read_prices
 from n4n.core.schema import NAME
+from n4n.runtime.spans import current_work
 from n4n.v1 import usage_pb2
 
 _SERVICE = usage_pb2.DESCRIPTOR.services_by_name["Usage"]
@@ -49,6 +50,9 @@ class Usage:
             too_old = await self._ledger.take(rows)
             self.taken += len(rows)
             self.unreadable += unreadable
+            work = current_work()
+            if work is not None:
+                work.told |= {"n4n.bytes": len(request.lines), "n4n.rows": len(rows), "n4n.lines_unreadable": unreadable}
             if unreadable or too_old:
                 _log.warning(
                     "usage of %.100r, %.100r before %d: %d lines cannot be read, %d are older than the ledger goes",
@@ -96,6 +100,9 @@ class Usage:
                 number += 1
                 if number % _TELL_EVERY == 0:
                     yield _rating(last)
+            work = current_work()
+            if work is not None:
+                work.told |= {"n4n.rows": last.rows, "n4n.rows_kept": last.kept, "n4n.rows_unpriced": last.unpriced}
             _log.info("usage is rated anew as %s: %d rows at the prices of %s", last.label, last.rows, last.prices)
             yield _rating(last, done=True)
 

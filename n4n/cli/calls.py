@@ -64,12 +64,14 @@ def document_of(args: Namespace) -> Mapping[str, Mapping[str, object]]:
 
 
 async def _answer(instance: Instance, question: Callable[[ControlClient], Awaitable[T]]) -> T:
+    from n4n.core.tracing import read_parent
     from n4n.runtime.control_client import ControlClient
     from n4n.runtime.settings import read_settings
     from n4n.runtime.tls import tls_of
 
     targets = [target.strip() for target in instance.admin_url.split(",") if target.strip()]
-    async with ControlClient(targets, instance.admin_token, tls=tls_of(read_settings())) as client:
+    parent = read_parent(os.environ.get("TRACEPARENT"), os.environ.get("TRACESTATE"))  # as CI systems and otel-cli set them
+    async with ControlClient(targets, instance.admin_token, tls=tls_of(read_settings()), parent=parent) as client:
         return await question(client)
 
 

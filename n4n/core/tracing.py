@@ -61,6 +61,32 @@ class Sampling(msgspec.Struct, frozen=True):
         return trace_id & _LOW_BITS < self.bound
 
 
+class Room:
+    """For so many a second and no more, whatever comes. `takes` is told the time in seconds, on any one clock."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._second, self._taken = most, 0, 0
+
+    def __repr__(self) -> str:
+        return f"<Room for {self._most} a second>"
+
+    def takes(self, now: float) -> bool:
+        """Whether there is room for one more."""
+        second = int(now)
+        if second != self._second:
+            self._second, self._taken = second, 0
+        self._taken += 1
+        return self._taken <= self._most
+
+
+_NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,127}\Z")
+
+
+def word(told: str) -> str | None:
+    """What others say, where it is one short word as names are; None: it may be anything, and is in no trace."""
+    return told if _NAMED.match(told) else None
+
+
 def sampling_of(environ: Mapping[str, str]) -> Sampling:
     """From OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG; parentbased_always_on where nothing is said. StartFailed names the variable."""
     kind = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"

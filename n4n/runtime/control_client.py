@@ -20,10 +20,12 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from n4n.core.errors import Problem, StartFailed
+from n4n.core.tracing import Parent
 from n4n.runtime.access_calls import AccessCalls
 from n4n.runtime.control_health import HealthReport, health_report, health_request
 from n4n.runtime.control_link import open_channel
 from n4n.runtime.operations_calls import OperationsCalls
+from n4n.runtime.spans import carrying
 from n4n.runtime.tls import NO_TLS, TlsFiles
 from n4n.runtime.usage_calls import UsageCalls
 from n4n.v1 import audit_pb2, catalog_pb2, fleet_pb2
@@ -146,9 +148,18 @@ class ControlClient(AccessCalls, UsageCalls, OperationsCalls):
     """An async context manager; every call raises ControlRefused and nothing else. `targets`: host:port each."""
 
     def __init__(
-        self, targets: Sequence[str], token: str, *, tls: TlsFiles = NO_TLS, call_s: float = CALL_S, connect_s: float = CONNECT_S
+        self,
+        targets: Sequence[str],
+        token: str,
+        *,
+        tls: TlsFiles = NO_TLS,
+        call_s: float = CALL_S,
+        connect_s: float = CONNECT_S,
+        parent: Parent | None = None,
     ) -> None:
-        self._targets, self._token, self._tls = tuple(targets), token, tls
+        """`parent`: what these calls are a part of, for the control plane's traces."""
+        self._targets, self._tls = tuple(targets), tls
+        self._metadata = (("authorization", f"Bearer {token}"), *(() if parent is None else carrying(parent)))
         self._call_s, self._connect_s = call_s, connect_s
         self._channel: grpc.aio.Channel | None = None
         self._target = ""
@@ -261,7 +272,7 @@ class ControlClient(AccessCalls, UsageCalls, OperationsCalls):
         channel = await self._connected()
         call = channel.unary_unary(f"/n4n.v1.{method}", type(request).SerializeToString, reply.FromString)
         try:
-            answer: Reply = await call(request, timeout=self._call_s, metadata=(("authorization", f"Bearer {self._token}"),))
+            answer: Reply = await call(request, timeout=self._call_s, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise self._refusal(error) from None
         return answer
@@ -271,7 +282,7 @@ class ControlClient(AccessCalls, UsageCalls, OperationsCalls):
         channel = await self._connected()
         open_call = channel.unary_stream(f"/n4n.v1.{method}", type(request).SerializeToString, reply.FromString)
         try:
-            async for answer in open_call(request, metadata=(("authorization", f"Bearer {self._token}"),)):
+            async for answer in open_call(request, metadata=self._metadata):
                 yield answer
         except grpc.aio.AioRpcError as error:
             raise self._refusal(error) from None

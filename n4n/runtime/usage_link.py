@@ -25,6 +25,8 @@ from n4n.runtime import wire
 from n4n.runtime.control_link import Identity, open_channel, told
 from n4n.runtime.open_attempts import OpenAttempts
 from n4n.runtime.segments import Orphan, Segments, orphans
+from n4n.runtime.spans import Tracer, begun, carried
+from n4n.runtime.tracing import Kind
 
 REPORT = "/n4n.v1.Usage/Report"
 BATCH_BYTES = 512 << 10  # of a segment; a thousand rows
@@ -48,6 +50,7 @@ class UsageLink:
         known: OpenAttempts | None = None,
         rules: LinkRules | None = None,
         every_s: float = EVERY_S,
+        tracer: Tracer | None = None,
     ) -> None:
         """`known`: hears of what is safe."""
         self.problem = ""  # why the last batch did not arrive; empty: it did
@@ -55,6 +58,7 @@ class UsageLink:
         self._targets = itertools.cycle(targets) if targets else None
         self._identity, self._segments, self._known = identity, segments, known
         self._clock, self._draw, self._rules, self._every_s = clock, draw, rules or LinkRules(), every_s
+        self._tracer = tracer
         self._tries = Tries()
         self._channel: grpc.aio.Channel | None = None
         self._report: Callable[..., grpc.aio.UnaryUnaryCall[bytes, bytes]] | None = None
@@ -134,7 +138,12 @@ class UsageLink:
         if not rows:
             return
         while True:
-            problem = await self._try(wire.encode_usage(self._identity.node, source, end, rows), end)
+            with begun(self._tracer, "n4n.v1.Usage/Report", Kind.CLIENT) as work:
+                problem = await self._try(wire.encode_usage(self._identity.node, source, end, rows), end)
+                if work is not None:
+                    work.told |= {"rpc.system.name": "grpc", "rpc.method": "n4n.v1.Usage/Report", "n4n.bytes": len(rows)}
+                    if problem:
+                        work.fail("not_shipped")
             if problem != self.problem:
                 log.log(logging.WARNING if problem else logging.INFO, "usage: %s", problem or "it is shipped again")
             self.problem = problem
@@ -154,7 +163,7 @@ class UsageLink:
             if self._report is None:
                 self._channel = open_channel(next(self._targets), self._rules.connect_s, self._identity.tls)
                 self._report = self._channel.unary_unary(REPORT, None, None)
-            receipt = await self._report(report, timeout=CALL_S, metadata=self._identity.metadata)
+            receipt = await self._report(report, timeout=CALL_S, metadata=(*self._identity.metadata, *carried()))
         except grpc.aio.AioRpcError as error:
             return told(error)
         except StartFailed as error:

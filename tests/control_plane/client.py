@@ -41,7 +41,7 @@ class Calls:
     """The services of one control plane; a stub's call takes `metadata=calls.token`."""
 
     def __init__(self, port: int, channel: grpc.aio.Channel, token: tuple[tuple[str, str], ...]) -> None:
-        self.port = port
+        self.port, self.channel = port, channel
         self.token = token
         self.catalog = catalog_pb2_grpc.CatalogStub(channel)
         self.access = access_pb2_grpc.AccessStub(channel)

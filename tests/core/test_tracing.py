@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from n4n.core.errors import StartFailed
-from n4n.core.tracing import Parent, read_parent, sampling_of, traceparent
+from n4n.core.tracing import Parent, Room, read_parent, sampling_of, traceparent, word
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -101,3 +101,16 @@ def test_the_share_is_the_one_the_sdk_takes(share: float) -> None:
 def test_a_setting_that_says_nothing_stops_the_start(environ: dict[str, str], named: str) -> None:
     with pytest.raises(StartFailed, match=named):
         sampling_of(environ)
+
+
+def test_there_is_room_for_so_many_a_second_and_again_in_the_next() -> None:
+    room = Room(2)
+    assert [room.takes(now) for now in (10.0, 10.5, 10.9, 11.0, 11.1, 11.2)] == [True, True, False, True, True, False]
+    assert repr(room) == "<Room for 2 a second>"
+
+
+@pytest.mark.parametrize(
+    ("told", "is_one"), [("router-1.eu:9", True), ("endpoints.e1[0]", True), ("two words", False), ("x" * 129, False), ("", False)]
+)
+def test_only_one_short_word_of_what_others_say_may_be_told(told: str, is_one: bool) -> None:
+    assert word(told) == (told if is_one else None)
