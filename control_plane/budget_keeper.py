@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from control_plane.repository import Repository
 from control_plane.schema import DatabaseAway
 from control_plane.spending import Held, Reading, Standing, standings
 from n4n.core.breaker import Breaker
+from n4n.core.budgets import LEVELS
 from n4n.core.errors import StoreUnavailable
 from n4n.core.limits.subjects import plain_subject
 from n4n.runtime.limits.budgets import Owner, kept_name, owner_of, seed
@@ -36,6 +38,7 @@ AGAIN_S = (1.5, 4.0)  # after Redis lost somebody: what had been spent and was o
 ACCOUNTS_S = 60.0
 STAND_S = 5.0  # between two looks at all budgets; more where one takes long
 _MOST_OF_TIME = 0.05  # that is spent on looking at all budgets
+_FRESH_S, _KNOWN_S = 15.0, 60.0  # what was seen so long ago is good enough to go by, and to be shown
 _CHUNK = 500
 _LOCK = 0x6E346E05  # Postgres advisory lock "n4n looks after budgets"
 _log = logging.getLogger("n4n.control_plane")
@@ -76,7 +79,8 @@ class BudgetKeeper:
         self._accounts_at = 0.0
         self._at = 0
         self.seeded = self.alerts = 0
-        self.reached: dict[tuple[str, str, int], int] = {}  # tenant, budget, level: how many stand there now
+        self.reached: dict[tuple[str, str, int], int] = {}  # tenant, budget, level: how many stand there or above, where it is known here
+        self._reached_at = -math.inf
 
     async def keep(self) -> None:
         """Until cancelled."""
@@ -88,6 +92,8 @@ class BudgetKeeper:
                     async with _leading(self._reading) as ours:
                         if ours:
                             await self._lead(wake)
+                        elif asyncio.get_running_loop().time() - self._reached_at > _KNOWN_S:
+                            self.reached = {}  # others know better
                     away = False
                 except (DatabaseAway, StoreUnavailable) as error:
                     if not away:
@@ -139,12 +145,22 @@ class BudgetKeeper:
         for alert in told:
             self.alerts += 1
             self._tell(alert)
-        self.reached = _reached(found)
+        self._note_reached(found)
         late, self._late = self._late, [one for one in found if not one.held.provider]
         if self._store is not None and self._store.state is Breaker.CLOSED:
             await self._seed([one for one in late if self._raised.get(one.held) != (one.begins_at_ms, one.spent)])
             self._raised = {one.held: (one.begins_at_ms, one.spent) for one in late}
             await self._seed_caps([one for one in found if one.held.provider])
+
+    async def standing(self) -> Mapping[tuple[str, str, int], int]:
+        """`reached` as it is now, whichever control plane looks after budgets. DatabaseAway."""
+        if asyncio.get_running_loop().time() - self._reached_at > _FRESH_S:
+            await self._read()
+            self._note_reached(await self._standings(self._held))
+        return self.reached
+
+    def _note_reached(self, found: Iterable[Standing]) -> None:
+        self.reached, self._reached_at = _reached(found), asyncio.get_running_loop().time()
 
     async def _seed_caps(self, caps: Sequence[Standing]) -> None:
         """Caps only weigh, so they are told as they are; the tokens of accounts are added up from single rows, and so less often."""
@@ -238,7 +254,8 @@ def _seed_of(whose: _Whose, told: Sequence[Standing], now_ms: int) -> Command:
 def _reached(found: Iterable[Standing]) -> dict[tuple[str, str, int], int]:
     reached: dict[tuple[str, str, int], int] = {}
     for one in found:
-        if one.level:
-            name = (one.held.tenant, f"{one.held.public_id or one.held.provider or 'tenant'} {one.held.budget.name}", one.level)
-            reached[name] = reached.get(name, 0) + 1
+        for level in LEVELS:
+            if one.level >= level:
+                name = (one.held.tenant, f"{one.held.public_id or one.held.provider or 'tenant'} {one.held.budget.name}", level)
+                reached[name] = reached.get(name, 0) + 1
     return reached

@@ -62,7 +62,8 @@ def _of_the_fleet(facts: Facts) -> Iterator[Metric]:
     models = facts.models
     yield _labelled("n4n_model_candidates", "Usable endpoints, where fewest are", ("model",), [((m.model,), m.candidates) for m in models])
     yield _labelled("n4n_model_endpoints", "Endpoints in the catalog", ("model",), [((m.model,), m.endpoints) for m in models])
-    yield _labelled("n4n_model_providers", "Providers in the catalog", ("model",), [((m.model,), m.providers) for m in models])
+    shares = [((provider, model.model), share) for model in models for provider, share in model.weights.items()]
+    yield _labelled("n4n_provider_weight_share", "Of a model, by weights, where they decide", ("provider", "model"), shares)
     out = [(account, 1.0) for account in facts.accounts_out]
     yield _labelled("n4n_account_out", "1 while a provider refuses it", ("provider", "account", "reason"), out)
     yield _labelled("n4n_node_lag_seconds", "Behind the catalog", ("node",), [((node.node,), node.lag_s) for node in facts.nodes])

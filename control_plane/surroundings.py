@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -10,7 +9,7 @@ from control_plane.budget_keeper import BudgetKeeper
 from control_plane.health import EndpointHealth
 from control_plane.publisher import Publisher
 from control_plane.repository import Repository
-from control_plane.service.fleet import lag_ms
+from control_plane.service.fleet import SILENT, lag_ms
 from n4n.core.alerts.facts import NodeFacts
 from n4n.core.breaker import Breaker
 from n4n.core.catalog import Snapshot
@@ -46,11 +45,19 @@ class Surroundings:
         now, head = self._now(), self._publisher.catalog.head
         now_ms = round(now.timestamp() * 1000)
         rows = [row for row in await self._repository.known_nodes(now) if row.last_seen > now - _GONE]
-        return [NodeFacts(row.node, (lag_ms(head, row.applied_version, now_ms) or 0) / 1000, bool(row.last_nack)) for row in rows]
+        return [
+            NodeFacts(
+                row.node,
+                connected=row.connected_to is not None and row.last_seen > now - SILENT,
+                lag_s=(lag_ms(head, row.applied_version, now_ms) or 0) / 1000,
+                refuses=bool(row.last_nack),
+            )
+            for row in rows
+        ]
 
     async def budgets(self) -> Sequence[tuple[str, str, int]]:
-        """Tenant, budget and the level it has reached, of those that reached one."""
-        return list(self._budgets.reached)
+        """Tenant, budget and a level it has reached, for each of them."""
+        return list(await self._budgets.standing())
 
     async def low_balances(self) -> Sequence[str]:
         """Accounts."""
@@ -60,5 +67,5 @@ class Surroundings:
             told = findings.told(await self._store.command(findings.ask()))
         except StoreUnavailable:
             return ()
-        standing = findings.standing(told, time.time() * 1000)
+        standing = findings.standing(told, self._now().timestamp() * 1000)
         return [one.about.removeprefix("account ") for one in standing if one.kind is Kind.LOW_BALANCE]

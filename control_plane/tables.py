@@ -117,6 +117,10 @@ traffic_by_minute = Table(
     *(Column(name, BigInteger, nullable=False) for name in ("attempts", "first_attempts", "failed", "unpriced")),
     Column("latency", JSONB, nullable=False),  # counts by size
     Column("ttft", JSONB, nullable=False),
+    *(
+        Column(name, BigInteger, nullable=False, server_default="0")
+        for name in ("reported_input", "counted_input", "reported_output", "counted_output")
+    ),  # tokens that were both reported and counted exactly
 )
 requests_by_minute = Table(
     "requests_by_minute",
@@ -166,10 +170,20 @@ alert_notices = Table(
     metadata,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("at", DateTime(timezone=True), nullable=False),
-    Column("due", DateTime(timezone=True), nullable=False),  # when it is told next to whoever has not heard it
     Column("told", JSONB, nullable=False),
-    Column("pending", JSONB, nullable=False),  # receivers that have not taken it, by name
+    Column("due", DateTime(timezone=True), nullable=False),  # this and the next two: as they were used before revision 0014
+    Column("pending", JSONB, nullable=False),
     Column("tries", Integer, nullable=False, server_default="0"),
+)
+alert_deliveries = Table(  # receivers that have not taken a notice yet
+    "alert_deliveries",
+    metadata,
+    Column("notice", BigInteger, primary_key=True, autoincrement=False),
+    Column("receiver", Text, primary_key=True),  # by the name that does not tell who it is
+    Column("key", Text, nullable=False),  # of the trouble: it is told in order
+    Column("due", DateTime(timezone=True), nullable=False),  # when it is tried next
+    Column("tries", Integer, nullable=False, server_default="0"),
+    Index("alert_deliveries_in_order", "receiver", "key", "notice"),
 )
 
 access_versions = Table(

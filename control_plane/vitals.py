@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, cast
 
 import msgspec
@@ -16,10 +16,13 @@ from n4n.core.alerts.facts import Requests
 
 SILENT: Final = timedelta(seconds=60)  # a node that said nothing for so long is not counted
 COUNTERS: Final = ("ended", "failed", "fell_back", "changes", "inversions")
+_RUNS: Final = 4  # processes of one name: one that serves, and those before it on their way out
+_LATE: Final = timedelta(hours=6)  # the longest time over which what was counted since the last word is spread; no alert looks further
+_LINE_MINUTES: Final = 11  # of which the length of the line is known
 
 
 class Said(msgspec.Struct, frozen=True):
-    """A node's word. Counters are since the start of its process, `run`."""
+    """A node's word. Counters are since the start of its process, `run`. The last three are kept here, from words before."""
 
     node: str
     run: str
@@ -34,7 +37,14 @@ class Said(msgspec.Struct, frozen=True):
     quotas: list[tuple[str, str, str, float]] = []  # provider, account, limit type, used
     accounts_out: list[tuple[str, str, str]] = []  # provider, account, reason
     candidates: dict[str, int] = {}
-    waiting_before: int = 0  # interactive ones, at the word before the one before
+    at: float = 0.0  # Unix seconds
+    runs: dict[str, list[int]] = {}  # the counters of its last processes
+    line: list[tuple[int, int, int]] = []  # of a minute: its number, how many interactive requests waited at all words, how many words
+
+    def waited(self, since_min: int, until_min: int) -> float:
+        """How many interactive requests waited on average in these minutes, the last one not counted."""
+        words = sum(count for minute, _, count in self.line if since_min <= minute < until_min)
+        return sum(waiting for minute, waiting, _ in self.line if since_min <= minute < until_min) / words if words else 0.0
 
 
 _ADD = """
@@ -56,18 +66,48 @@ _SUM = """
 
 
 async def take(connecting: AbstractAsyncContextManager[AsyncConnection], said: Said, now: datetime) -> None:
-    """A node's word becomes the newest; what was counted since the one before is added to this minute. DatabaseAway."""
+    """A node's word becomes the newest; what was counted since the one before is added to the minutes since then. DatabaseAway.
+
+    A process's first word is where counting begins: it comes when the process starts, or nobody knows when what it tells of was.
+    """
     async with connecting as connection:
-        query = text("SELECT said FROM vitals WHERE node = :node FOR UPDATE")
-        row = (await connection.execute(query, {"node": said.node})).one_or_none()
-        before = _of(row[0]) if row is not None else None
-        same = before is not None and before.run == said.run
-        grown = {name: max(0, getattr(said, name) - (getattr(before, name) if same else 0)) for name in COUNTERS}
-        if any(grown.values()):
-            await connection.execute(text(_ADD), {"minute": now.replace(second=0, microsecond=0), **grown})
-        waited = before.waiting.get("interactive", 0) if before is not None else 0
-        kept = msgspec.structs.replace(said, waiting_before=waited)
+        row = (
+            await connection.execute(text("SELECT at, said FROM vitals WHERE node = :node FOR UPDATE"), {"node": said.node})
+        ).one_or_none()
+        before = _of(row[1]) if row is not None else None
+        counted = [int(getattr(said, name)) for name in COUNTERS]
+        known = before.runs if before is not None else {}
+        if row is not None and said.run in known:
+            grown = [max(0, after - then) for after, then in zip(counted, known[said.run], strict=True)]
+            for added in spread(grown, row[0], now) if any(grown) else ():
+                await connection.execute(text(_ADD), added)
+        newest = {said.run: counted, **{run: counts for run, counts in known.items() if run != said.run}}
+        runs = dict(list(newest.items())[:_RUNS])
+        line = _lengthened(before.line if before is not None else [], said.waiting.get("interactive", 0), now)
+        kept = msgspec.structs.replace(said, at=now.timestamp(), runs=runs, line=line)
         await connection.execute(text(_KEEP), {"node": said.node, "at": now, "said": msgspec.json.encode(kept).decode()})
+
+
+def spread(grown: Sequence[int], since: datetime, now: datetime) -> list[dict[str, object]]:
+    """What was counted between two words, evenly over the minutes since the first one's, which is among them if it is the last's."""
+    last = now.replace(second=0, microsecond=0)
+    first = max(since.astimezone(UTC).replace(second=0, microsecond=0), last - _LATE)
+    minutes = max(1, round((last - first).total_seconds() / 60))
+    return [
+        {
+            "minute": last - timedelta(minutes=minutes - 1 - at),
+            **{name: count * (at + 1) // minutes - count * at // minutes for name, count in zip(COUNTERS, grown, strict=True)},
+        }
+        for at in range(minutes)
+    ]
+
+
+def _lengthened(line: Sequence[tuple[int, int, int]], waiting: int, now: datetime) -> list[tuple[int, int, int]]:
+    minute = int(now.timestamp()) // 60
+    sums = {at: (total, words) for at, total, words in line if minute - _LINE_MINUTES <= at <= minute}
+    total, words = sums.get(minute, (0, 0))
+    sums[minute] = (total + waiting, words + 1)
+    return [(at, *both) for at, both in sorted(sums.items())]
 
 
 async def newest(reading: Reading, now: datetime) -> list[Said]:
@@ -76,7 +116,7 @@ async def newest(reading: Reading, now: datetime) -> list[Said]:
         rows = (await connection.execute(text("SELECT said FROM vitals WHERE at > :since ORDER BY node"), {"since": now - SILENT})).all()
         await connection.execute(text("DELETE FROM vitals WHERE at < :before"), {"before": now - timedelta(days=1)})
         await connection.execute(text("DELETE FROM requests_by_minute WHERE minute < :before"), {"before": now - KEPT})
-    return [_of(said) for (said,) in rows]
+    return [said for (stored,) in rows if (said := _of(stored)) is not None]
 
 
 async def requests(reading: Reading, since: datetime, until: datetime) -> tuple[Requests, int]:
@@ -86,5 +126,9 @@ async def requests(reading: Reading, since: datetime, until: datetime) -> tuple[
     return Requests(*sums), inversions
 
 
-def _of(stored: object) -> Said:
-    return msgspec.convert(cast(Mapping[str, object], stored), Said)
+def _of(stored: object) -> Said | None:
+    """None: a control plane of another version wrote it, and its node will be heard of again."""
+    try:
+        return msgspec.convert(cast(Mapping[str, object], stored), Said)
+    except msgspec.ValidationError:
+        return None

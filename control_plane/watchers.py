@@ -1,7 +1,7 @@
-"""Watches over the fleet: gathers facts, finds what is wrong, tells it once to every receiver, and once more when it is over.
+"""Watches over the fleet: gathers facts, finds what is wrong, and notes it to be told, once when it begins and once when it is over.
 
-Several control planes may look; one at a time does, by a lock in Postgres that falls with its connection. What is firing, and what is
-still to be told, stand in Postgres, so that whoever looks next goes on where the one before stopped.
+Several control planes may look; one at a time does, by a lock in Postgres that falls with its connection. What is firing
+stands in Postgres, so that whoever looks next goes on where the one before stopped; what is to be told as well (`telling`).
 """
 
 from __future__ import annotations
@@ -12,32 +12,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
-import aiohttp
 import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane import traffic, vitals
+from control_plane import telling, traffic, vitals
 from control_plane.schema import DatabaseAway
 from control_plane.traffic import Reading
-from control_plane.webhooks import Body, Webhook, send, told_of
+from control_plane.webhooks import Webhook
 from n4n.core.alerts.conditions import violations
-from n4n.core.alerts.facts import Facts, ModelFacts, NodeFacts, Quota, Traffic
-from n4n.core.alerts.rules import BY_NAME
+from n4n.core.alerts.facts import Compared, Facts, ModelFacts, NodeFacts, Quota, Traffic
+from n4n.core.alerts.rules import BY_NAME, LEAST_COUNTED
 from n4n.core.alerts.watch import Board, Notice, Standing, Violation, watch
-from n4n.core.catalog import Snapshot
+from n4n.core.catalog import Endpoint, Snapshot
+from n4n.core.counting.encodings import is_own
 
 LOOK_S: Final = 15.0
-GIVEN_UP: Final = timedelta(hours=24)  # after which nobody needs to hear of it
-_RETRIES_S: Final = (0.0, 2.0, 10.0, 60.0, 300.0)  # and so on, every five minutes
 _BASELINE_S: Final = 3600.0  # seven days are summed up so often
 _LOCK: Final = 0x6E346E07  # Postgres advisory lock "n4n watches"
-_DUE = """
-    SELECT id, at, told, pending, tries FROM alert_notices WHERE pending <> '[]' AND due <= :now ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
-"""
-_TOLD = "UPDATE alert_notices SET pending = CAST(:left AS jsonb), tries = tries + 1, due = :due WHERE id = :id"
+_THERE_S: Final = 15.0  # a node that nobody holds a stream of is there if it said something so lately
 _log = logging.getLogger("n4n.control_plane")
 
 
@@ -76,25 +71,29 @@ class Watchers:
     ) -> None:
         self._reading, self._others, self._webhooks, self._now = reading, others, webhooks, now
         self._look_s, self._hold = look_s, hold
+        self.teller = telling.Teller(reading, webhooks, now, hold=hold)
         self._baseline: dict[tuple[str, str], Traffic] = {}
+        self._ratios: Mapping[tuple[str, str], tuple[int, int]] = {}
         self._baseline_until: datetime | None = None
         self.known: Facts | None = None  # at the last look, for /metrics; None: another control plane looks
 
     async def keep(self) -> None:
         """Until cancelled."""
-        async with aiohttp.ClientSession() as session:
-            while True:
-                try:
-                    async with self._alone() as ours:
-                        if ours:
-                            await self.look()
-                        else:
-                            self.known = None
-                    while await self.deliver(session):
-                        pass
-                except DatabaseAway as error:
-                    _log.warning("alerts: %s", error)
-                await asyncio.sleep(self._look_s)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.teller.keep(), name="alerts are told")
+            group.create_task(self._keep_looking(), name="alerts are looked for")
+
+    async def _keep_looking(self) -> None:
+        while True:
+            try:
+                async with self._alone() as ours:
+                    if ours:
+                        await self.look()
+                    else:
+                        self.known = None
+            except DatabaseAway as error:
+                _log.warning("alerts: %s", error)
+            await asyncio.sleep(self._look_s)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[bool]:
@@ -109,8 +108,7 @@ class Watchers:
         async with self._reading() as connection:
             board, notices = watch(await _board(connection), violations(facts), now.timestamp(), hold=self._hold)
             await _keep_board(connection, board)
-            for notice in notices:
-                await _keep_notice(connection, notice, now, self._webhooks)
+            await telling.note(connection, notices, self._webhooks, now)
         for notice in notices:
             word = "is over" if notice.resolved else notice.rule.severity.value
             _log.warning("alert %s (%s): %s", notice.rule.name, word, notice.violation.summary)
@@ -136,11 +134,12 @@ class Watchers:
             traffic_60=await traffic.window(reading, minute - timedelta(minutes=60), now),
             traffic_week_ago=await traffic.window(reading, week_ago - timedelta(minutes=60), week_ago),
             baseline=await self._usual(now),
+            compared_60=_compared(await traffic.compared(reading, minute - timedelta(minutes=60), now), self._ratios, snapshot),
             quotas=_quotas(said),
             low_balances=tuple(await self._others.low_balances()),
             accounts_out=tuple(sorted({out for one in said for out in one.accounts_out})),
             budgets=tuple(await self._others.budgets()),
-            nodes=_nodes(said, await self._others.nodes()),
+            nodes=_nodes(said, await self._others.nodes(), now),
             inversions=spans[5][1],
             models=() if snapshot is None else _models(snapshot, said),
         )
@@ -149,33 +148,9 @@ class Watchers:
         if self._baseline_until is None or now >= self._baseline_until:
             week = await traffic.window(self._reading, now - timedelta(days=7), now - timedelta(minutes=15))
             self._baseline = {(one.provider, one.model): one for one in week}
+            self._ratios = await traffic.compared(self._reading, now - timedelta(days=7), now - timedelta(minutes=60))
             self._baseline_until = now + timedelta(seconds=_BASELINE_S if self._baseline else self._look_s)
         return self._baseline
-
-    async def deliver(self, session: aiohttp.ClientSession) -> bool:
-        """Tells the oldest notice that is due to whom it is still to be told; False: there is none. Nobody else tells it meanwhile."""
-        known, now = {webhook.name: webhook for webhook in self._webhooks}, self._now()
-        async with self._reading() as connection:
-            row = (await connection.execute(text(_DUE), {"now": now})).one_or_none()
-            if row is None:
-                return False
-            number, at, told, pending, tries = row
-            wanted = [known[name] for name in pending if name in known]
-            took = await asyncio.gather(*(self._tell(session, webhook, cast(Body, told), tries) for webhook in wanted))
-            left = [webhook.name for webhook, taken in zip(wanted, took, strict=True) if not taken]
-            if left and now - at > GIVEN_UP:
-                _log.warning("alert %s was not told to %s: given up after a day", told["alert"], ", ".join(left))
-                left = []
-            due = now + timedelta(seconds=_RETRIES_S[min(tries + 1, len(_RETRIES_S) - 1)] * self._hold)
-            done = {"left": msgspec.json.encode(left).decode(), "due": due, "id": number}
-            await connection.execute(text(_TOLD), done)
-        return True
-
-    async def _tell(self, session: aiohttp.ClientSession, webhook: Webhook, told: Body, tries: int) -> bool:
-        problem = await send(session, webhook, told)
-        if problem and not tries:
-            _log.warning("alert %s could not be told to %s: %s; it is tried again", told["alert"], webhook.name, problem)
-        return not problem
 
 
 def _quotas(said: Sequence[vitals.Said]) -> tuple[Quota, ...]:
@@ -186,27 +161,60 @@ def _quotas(said: Sequence[vitals.Said]) -> tuple[Quota, ...]:
     return tuple(Quota(*key, used) for key, used in sorted(most.items()))
 
 
-def _nodes(said: Sequence[vitals.Said], known: Sequence[NodeFacts]) -> tuple[NodeFacts, ...]:
-    nodes = {node.node: node for node in known}
+def _nodes(said: Sequence[vitals.Said], known: Sequence[NodeFacts], now: datetime) -> tuple[NodeFacts, ...]:
+    """A node that no control plane holds a stream of, and that is silent, has been stopped: it is neither behind nor refuses."""
+    minute, words = int(now.timestamp()) // 60, {one.node: one for one in said}
+    nodes = {}
+    for node in known:
+        word = words.get(node.node)
+        there = node.connected or (word is not None and now.timestamp() - word.at <= _THERE_S)
+        nodes[node.node] = node if there else NodeFacts(node.node, connected=False)
     for one in said:
         nodes[one.node] = replace(
             nodes.get(one.node, NodeFacts(one.node)),
             store_up=one.store_up,
             usage_waiting_bytes=one.usage_waiting_bytes,
-            interactive_waiting=one.waiting.get("interactive", 0),
-            interactive_waiting_before=one.waiting_before,
+            interactive_waiting=one.waited(minute - 1, minute + 1),
+            interactive_waiting_before=one.waited(minute - 11, minute - 1),
         )
     return tuple(nodes.values())
 
 
+def _compared(
+    told: Mapping[tuple[str, str], tuple[int, int]], week: Mapping[tuple[str, str], tuple[int, int]], snapshot: Snapshot | None
+) -> tuple[Compared, ...]:
+    """With what the ratio should be: 1 by a model's own vocabulary, by another what it was in the seven days before."""
+    endpoints = {} if snapshot is None else {str(name): endpoint for name, endpoint in snapshot.endpoints.items()}
+    found = []
+    for (endpoint, direction), (reported, counted) in told.items():
+        usual_reported, usual_counted = week.get((endpoint, direction), (0, 0))
+        usual = usual_reported / usual_counted if usual_counted >= LEAST_COUNTED else None
+        if endpoint in endpoints and is_own(endpoints[endpoint].upstream_model):
+            usual = 1.0
+        found.append(Compared(endpoint, direction, reported, counted, usual))
+    return tuple(found)
+
+
 def _models(snapshot: Snapshot, said: Sequence[vitals.Said]) -> tuple[ModelFacts, ...]:
-    endpoints: dict[str, list[str]] = {}
+    of_model: dict[str, list[Endpoint]] = {}
     for endpoint in snapshot.endpoints.values():
-        endpoints.setdefault(endpoint.model, []).append(endpoint.provider.name)
+        of_model.setdefault(endpoint.model, []).append(endpoint)
     fewest = {
-        model: min([one.candidates.get(model, len(owners)) for one in said], default=len(owners)) for model, owners in endpoints.items()
+        model: min([one.candidates.get(model, len(owners)) for one in said], default=len(owners)) for model, owners in of_model.items()
     }
-    return tuple(ModelFacts(model, fewest[model], len(owners), len(set(owners))) for model, owners in sorted(endpoints.items()))
+    return tuple(ModelFacts(model, fewest[model], len(owners), _weights(snapshot, owners)) for model, owners in sorted(of_model.items()))
+
+
+def _weights(snapshot: Snapshot, endpoints: Sequence[Endpoint]) -> Mapping[str, float]:
+    """What each provider's weight makes its share of a model, of endpoints that are in use."""
+    if snapshot.models[endpoints[0].model].strategy != "balanced":
+        return {}
+    weights: dict[str, float] = {}
+    for endpoint in endpoints:
+        if endpoint.state == "active":
+            weights[endpoint.provider.name] = weights.get(endpoint.provider.name, 0.0) + endpoint.weight
+    total = sum(weights.values())
+    return {provider: weight / total for provider, weight in weights.items()} if total else {}
 
 
 async def _board(connection: AsyncConnection) -> Board:
@@ -238,14 +246,6 @@ async def _keep_board(connection: AsyncConnection, board: Board) -> None:
                 "firing": standing.firing,
             },
         )
-
-
-async def _keep_notice(connection: AsyncConnection, notice: Notice, now: datetime, webhooks: Sequence[Webhook]) -> None:
-    insert = text("INSERT INTO alert_notices (at, due, told, pending) VALUES (:now, :now, CAST(:told AS jsonb), CAST(:pending AS jsonb))")
-    told = msgspec.json.encode(told_of(notice, now.timestamp())).decode()
-    pending = msgspec.json.encode([webhook.name for webhook in webhooks]).decode()
-    await connection.execute(insert, {"now": now, "told": told, "pending": pending})
-    await connection.execute(text("DELETE FROM alert_notices WHERE at < :before"), {"before": now - timedelta(days=90)})
 
 
 async def standing(reading: Reading) -> list[Standing]:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 import aiohttp
+from yarl import URL
 
 from n4n.core.alerts.rules import BY_NAME, Severity
 from n4n.core.alerts.watch import Notice
@@ -23,6 +23,7 @@ PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 SEND_S = 10.0
 _SEVERITIES = {Severity.PAGE: "critical", Severity.TICKET: "warning"}
 _LINE = 500
+_DEDUP = 255  # https://developer.pagerduty.com/docs/send-alert-event
 Body = Mapping[str, object]
 
 
@@ -54,7 +55,7 @@ class Webhook:
         """What this receiver is sent of a notice."""
         match self.shape:
             case Shape.SLACK:
-                return {"text": _line(told)}
+                return {"text": _escaped(_line(told))}
             case Shape.PAGERDUTY:
                 return _event(told, self.key)
             case Shape.JSON:
@@ -76,11 +77,18 @@ def _webhook(part: str, place: int) -> Webhook:
     if shape is Shape.PAGERDUTY:
         key, _, url = rest.partition("@")
         url = url or PAGERDUTY
-    parted = urlsplit(url)
-    if parted.scheme not in ("http", "https") or not parted.hostname or (shape is Shape.PAGERDUTY and not key):
+    if not _is_url(url) or (shape is Shape.PAGERDUTY and not key):
         wanted = "pagerduty=ROUTING_KEY" if shape is Shape.PAGERDUTY else f"{shape.value}=https://…"
         raise StartFailed(f"N4N_ALERT_WEBHOOKS: part {place} must be {wanted}")
     return Webhook(shape, url, key)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        url = URL(text)
+    except ValueError:
+        return False
+    return url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
 
 
 def told_of(notice: Notice, now: float) -> Body:
@@ -105,11 +113,21 @@ def _line(told: Body) -> str:
     return f"[{word}] {told['alert']}: {told['summary']} (since {told['since']})"[:_LINE]
 
 
+def _escaped(text: str) -> str:
+    """So that no name is taken for a link or for a call to everybody; https://api.slack.com/reference/surfaces/formatting#escaping."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _dedup(key: str) -> str:
+    """At most 255 characters, and still another one for another trouble."""
+    return key if len(key) <= _DEDUP else f"{key[: _DEDUP - 17]}#{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
 def _event(told: Body, key: str) -> Body:
     event: dict[str, object] = {
         "routing_key": key,
         "event_action": "resolve" if told["status"] == "resolved" else "trigger",
-        "dedup_key": str(told["key"])[:255],
+        "dedup_key": _dedup(str(told["key"])),
     }
     if told["status"] != "resolved":
         event["payload"] = {

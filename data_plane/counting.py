@@ -17,6 +17,7 @@ import msgspec
 
 from data_plane.record import AttemptRecord, Record
 from n4n.core.chat import Usage
+from n4n.core.counting.encodings import is_own
 from n4n.core.counting.ratios import Ratios
 from n4n.core.counting.sample import is_sampled
 from n4n.core.counting.wire import LENGTH, MOST_BYTES, Counted, Question, Unreadable, counted, packed
@@ -100,6 +101,7 @@ class Counting:
         self.counted = 0
         self.dropped = {"away": 0, "full": 0, "large": 0, "late": 0}
         self.compared: dict[tuple[str, str], Compared] = {}  # by endpoint and direction
+        self._own: dict[str, bool] = {}  # endpoints whose models are counted by their own vocabulary
 
     def __repr__(self) -> str:
         return f"<Counting {self._path}: {'there' if self._writer else 'away'}, {len(self._waiting)} waiting, {self.dropped} dropped>"
@@ -171,6 +173,7 @@ class Counting:
             return
         self.counted += 1
         self._learn(waiting, told)
+        self._own[waiting.attempt.endpoint.id] = is_own(waiting.attempt.endpoint.upstream_model)
         self._ledger.revise(waiting, told)
 
     def _learn(self, waiting: Waiting, told: Counted) -> None:
@@ -201,6 +204,7 @@ class Counting:
             instruments.uncounted.labels(why).inc(count)
             self.dropped[why] = 0
         for (endpoint, direction), both in self.compared.items():
-            instruments.compared.labels(endpoint, direction, "reported").inc(both.reported)
-            instruments.compared.labels(endpoint, direction, "counted").inc(both.counted)
+            vocabulary = "own" if self._own.get(endpoint, False) else "other"
+            instruments.compared.labels(endpoint, direction, "reported", vocabulary).inc(both.reported)
+            instruments.compared.labels(endpoint, direction, "counted", vocabulary).inc(both.counted)
         self.compared.clear()

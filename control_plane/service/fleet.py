@@ -19,7 +19,7 @@ from n4n.v1 import fleet_pb2
 
 _SERVICE = fleet_pb2.DESCRIPTOR.services_by_name["Fleet"]
 PROBER = "prober"  # the role of a node that is given no keys
-_SILENT = timedelta(seconds=15)  # three missed signs of life of the control plane that holds the stream
+SILENT = timedelta(seconds=15)  # three missed signs of life of the control plane that holds the stream
 
 
 class Fleet:
@@ -83,7 +83,7 @@ class Fleet:
             node=row.node,
             role=row.role,
             build=row.build,
-            connected=row.connected_to is not None and row.last_seen > self._now() - _SILENT,
+            connected=row.connected_to is not None and row.last_seen > self._now() - SILENT,
             applied_version=row.applied_version,
             head_version=catalog.head.held[0],
             access_version=row.access_version,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -41,8 +42,8 @@ class Operations:
     async def Report(self, request: operations_pb2.Vitals, context: Context) -> operations_pb2.VitalsReceipt:
         """A node's word."""
         async with answering(context):
-            if not request.node or len(request.node) > _NAME:
-                raise InvalidRequest(f"node: must be a name of 1 to {_NAME} characters")
+            if not 0 < len(request.node) <= _NAME or not request.node.isprintable():
+                raise InvalidRequest(f"node: must be a name of 1 to {_NAME} printable characters")
             await vitals.take(self._reading(), _said(request), self._now())
             return operations_pb2.VitalsReceipt()
 
@@ -81,18 +82,26 @@ def _attempt(row: Row[tuple[object, ...]]) -> operations_pb2.AttemptInfo:
 
 
 def _said(told: operations_pb2.Vitals) -> vitals.Said:
-    """Bounded: a node may be of another version, or not be one."""
+    """Bounded, and such as Postgres and JSON can hold: a node may be of another version, or not be one."""
     return vitals.Said(
         node=told.node,
-        run=told.run[:_NAME],
+        run=_text(told.run),
         store_up=told.store_up,
         usage_waiting_bytes=min(told.usage_waiting_bytes, 1 << 60),
-        waiting={name[:_NAME]: count for name, count in list(told.waiting.items())[:10]},
+        waiting={_text(name): count for name, count in list(told.waiting.items())[:10]},
         **{name: min(getattr(told, name), 1 << 60) for name in vitals.COUNTERS},
-        quotas=[(one.provider, one.account, one.limit_type, one.used) for one in told.quotas[:_LISTED]],
-        accounts_out=[(one.provider, one.account, one.reason) for one in told.accounts_out[:_LISTED]],
-        candidates=dict(list(told.candidates.items())[:_LISTED]),
+        quotas=[
+            (_text(one.provider), _text(one.account), _text(one.limit_type), one.used)
+            for one in told.quotas[:_LISTED]
+            if math.isfinite(one.used)
+        ],
+        accounts_out=[(_text(one.provider), _text(one.account), _text(one.reason)) for one in told.accounts_out[:_LISTED]],
+        candidates={_text(name): count for name, count in list(told.candidates.items())[:_LISTED]},
     )
+
+
+def _text(told: str) -> str:
+    return "".join(c for c in told[:_NAME] if c.isprintable())
 
 
 def _row(key: tuple[str, str, str], rows: Sequence[HourRow], *, hours: bool) -> operations_pb2.SlaRow:

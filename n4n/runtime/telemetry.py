@@ -80,7 +80,10 @@ class Instruments:
         self.counted = Counter("n4n_answers_counted", "Answers whose tokens n4n counted itself.", registry=registry)
         self.uncounted = Counter("n4n_answers_not_counted", "Those that it should have counted, by why not.", ("why",), registry=registry)
         self.compared = Counter(
-            "n4n_compared_tokens", "Of answers counted exactly: reported and counted.", ("endpoint", "direction", "by"), registry=registry
+            "n4n_compared_tokens",
+            "Of answers counted exactly: reported and counted, by whose vocabulary.",
+            ("endpoint", "direction", "by", "vocabulary"),
+            registry=registry,
         )
         self.queue = Gauge(
             "llm_queue_depth", "Requests that wait for quota.", ("priority",), multiprocess_mode="livesum", registry=registry

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import n4n
 from n4n.core.alerts.conditions import violations
-from n4n.core.alerts.facts import Facts, ModelFacts, NodeFacts, Quota, Requests, Traffic
+from n4n.core.alerts.facts import Compared, Facts, ModelFacts, NodeFacts, Quota, Requests, Traffic
 from n4n.core.alerts.rules import BY_NAME, LEAST_REQUESTS, RULES
 from n4n.core.alerts.watch import CALM_S, Board, Notice, Violation, watch
 from tests.support.alert_rules import FILE, text
@@ -31,16 +31,17 @@ CALM = Facts(
     traffic_week_ago=(TRAFFIC, OTHER),
     baseline={("openai", "gpt"): TRAFFIC, ("azure", "gpt"): OTHER},
     quotas=(Quota("openai", "main", "requests", 0.5),),
-    nodes=(NodeFacts("r1", interactive_waiting=2, interactive_waiting_before=3),),
-    models=(ModelFacts("gpt", 2, 2, 2), ModelFacts("single", 1, 1, 1)),
+    nodes=(NodeFacts("r1", interactive_waiting=9, interactive_waiting_before=5),),
+    models=(ModelFacts("gpt", 2, 2, {"openai": 0.5, "azure": 0.5}), ModelFacts("single", 1, 1, {"openai": 1.0})),
+    compared_60=(Compared("e", "output", 10_300, 10_000, 1.0), Compared("claude", "output", 15_000, 10_000, 1.5)),
 )
 FAILING = Requests(1000, 200, 10, 10)
 FAULTS: dict[str, Facts] = {
     "N4nQuotaNearlyUsed": replace(CALM, quotas=(Quota("openai", "main", "tokens", 0.9),)),
     "N4nFallbackDepthRising": replace(CALM, requests_10=Requests(1000, 0, 90, 90)),
     "N4nManyFallbacks": replace(CALM, requests_5=Requests(1000, 0, 110, 110)),
-    "N4nInteractiveQueueGrows": replace(CALM, nodes=(NodeFacts("r1", interactive_waiting=4, interactive_waiting_before=3),)),
-    "N4nNoRedundancy": replace(CALM, models=(ModelFacts("gpt", 1, 2, 2),)),
+    "N4nInteractiveQueueGrows": replace(CALM, nodes=(NodeFacts("r1", interactive_waiting=11, interactive_waiting_before=5),)),
+    "N4nNoRedundancy": replace(CALM, models=(ModelFacts("gpt", 1, 2),)),
     "N4nWeightCollapse": replace(
         CALM,
         traffic_60=(replace(TRAFFIC, first_attempts=950), replace(OTHER, first_attempts=50)),
@@ -58,6 +59,7 @@ FAULTS: dict[str, Facts] = {
     "N4nCatalogRefused": replace(CALM, nodes=(NodeFacts("r1", refuses=True),)),
     "N4nCatalogLag": replace(CALM, nodes=(NodeFacts("r1", lag_s=31.0),)),
     "N4nUnpricedTraffic": replace(CALM, traffic_15=(replace(TRAFFIC, unpriced=1),)),
+    "N4nCountsDisagree": replace(CALM, compared_60=(Compared("e", "output", 10_600, 10_000, 1.0),)),
     "N4nLedgerBacklog": replace(CALM, nodes=(NodeFacts("r1", usage_waiting_bytes=1 << 30),)),
     "N4nStoreAway": replace(CALM, nodes=(NodeFacts("r1", store_up=False),)),
 }
@@ -88,18 +90,43 @@ def test_a_fault_breaks_its_own_rule_and_no_other(name: str) -> None:
     "facts",
     [
         replace(CALM, requests_5=Requests(FEW, FEW, FEW, FEW), requests_10=Requests(FEW, 0, FEW, FEW)),
-        replace(CALM, traffic_15=(replace(TRAFFIC, attempts=FEW, p95_latency_s=99.0),)),
+        replace(CALM, requests_5=Requests(20, 0, 4, 4), requests_10=Requests(30, 0, 9, 9)),
+        replace(CALM, nodes=(NodeFacts("r1", interactive_waiting=4, interactive_waiting_before=0),)),
+        replace(CALM, traffic_15=(replace(TRAFFIC, attempts=99, p95_latency_s=99.0),)),
+        replace(CALM, traffic_15=(replace(TRAFFIC, p95_latency_s=9.0),), baseline={("openai", "gpt"): replace(TRAFFIC, attempts=199)}),
         replace(CALM, traffic_15=(replace(TRAFFIC, p95_latency_s=None, p95_ttft_s=None),)),
         replace(CALM, traffic_15=(replace(TRAFFIC, provider="new"),)),
-        replace(CALM, traffic_60=(replace(TRAFFIC, first_attempts=FEW),)),
+        replace(CALM, traffic_60=(replace(TRAFFIC, first_attempts=99),)),
+        replace(CALM, compared_60=(Compared("e", "output", 12_000, 9_999, 1.0), Compared("new", "output", 20_000, 10_000))),
         replace(CALM, traffic_week_ago=()),
         replace(CALM, traffic_60=(Traffic("openai", "other", 500, 480), TRAFFIC, OTHER)),
+        replace(
+            CALM,  # which is what its weights say, or who serves it is not decided by weights
+            traffic_60=(replace(TRAFFIC, first_attempts=950), replace(OTHER, first_attempts=50)),
+            traffic_week_ago=(),
+            models=(ModelFacts("gpt", 2, 2, {"openai": 0.9, "azure": 0.1}),),
+        ),
+        replace(CALM, traffic_60=(TRAFFIC,), traffic_week_ago=(TRAFFIC,), models=(ModelFacts("gpt", 2, 2),)),
         replace(CALM, requests_60=FAILING),
         replace(CALM, requests_5=Requests(199, 40, 0, 0), requests_60=FAILING),
     ],
 )
 def test_too_little_is_known_to_say_that_something_is_wrong(facts: Facts) -> None:
     assert violations(facts) == []
+
+
+def test_a_node_that_refused_is_behind_for_that_reason() -> None:
+    facts = replace(CALM, nodes=(NodeFacts("r1", refuses=True, lag_s=99.0),))
+    assert [one.rule for one in violations(facts)] == ["N4nCatalogRefused"]
+
+
+def test_an_endpoint_that_reports_too_little_is_told_of_too_and_so_is_one_that_changes() -> None:
+    few = (Compared("e", "input", 9_000, 10_000, 1.0), Compared("claude", "output", 11_000, 10_000, 1.5))
+    found = violations(replace(CALM, compared_60=few))
+    assert [(one.rule, dict(one.labels)["endpoint"], one.value) for one in found] == [
+        ("N4nCountsDisagree", "e", 0.9),
+        ("N4nCountsDisagree", "claude", 1.1),
+    ]
 
 
 def told(board: Board, wrong: list[Violation], now: float) -> tuple[Board, list[Notice]]:

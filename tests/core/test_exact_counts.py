@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from n4n.core.counting.encodings import encoding_of
+from n4n.core.counting.encodings import encoding_of, is_own
 from n4n.core.counting.ratios import Ratios
 from n4n.core.counting.sample import is_sampled
 from n4n.core.counting.texts import Output, Prompt, output_of, prompt_of
@@ -25,6 +25,10 @@ from n4n.core.counting.wire import LENGTH, Counted, Question, Unreadable, counte
 )  # fmt: skip
 def test_a_models_name_tells_its_vocabulary(model: str, encoding: str) -> None:
     assert encoding_of(model) == encoding
+
+
+def test_only_models_with_a_published_vocabulary_are_counted_by_their_own() -> None:
+    assert [is_own(model) for model in ("openai/gpt-4o-mini", "o3", "claude-sonnet-5", "")] == [True, True, False, False]
 
 
 def test_the_share_is_told_by_ids_alone() -> None:

@@ -78,7 +78,10 @@ def test_a_provider_that_counts_a_tenth_too_much_shows_in_the_usage_and_in_the_m
 
     (row,) = fleet.told("usage", "--by", "endpoint", "--since", "1h")  # type: ignore[misc]
     assert (row["endpoint"], row["count_ratio"], row["prompt_count_ratio"]) == ("e1", pytest.approx(1.1, abs=0.005), 1.0)
-    eventually(lambda: 'n4n_compared_tokens_total{by="counted",direction="output",endpoint="e1"}' in metrics(router), "the metric")
+    eventually(
+        lambda: 'n4n_compared_tokens_total{by="counted",direction="output",endpoint="e1",vocabulary="other"}' in metrics(router),
+        "the metric",
+    )
     assert "n4n_answers_counted_total" in metrics(router)
     assert router.stop() == 0
     assert not own.exists()

@@ -89,6 +89,10 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "0012": ("INSERT INTO sla_late_hours (hour) VALUES ('2026-11-30 12:00+00')",),
     "0013": ("UPDATE catalog_versions SET traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'",),
+    "0014": (
+        "INSERT INTO alert_deliveries (notice, receiver, key, due) VALUES (1, 'json-0a1b2c3d', 'N4nStoreAway/node=r1', now())",
+        "UPDATE traffic_by_minute SET reported_input = 105, counted_input = 100",
+    ),
 }
 
 

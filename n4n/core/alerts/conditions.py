@@ -27,7 +27,7 @@ def _quota(facts: Facts) -> Iterator[Violation]:
 
 def _depth(facts: Facts) -> Iterator[Violation]:
     now, before = _changes(facts.requests_10), _changes(facts.requests_hour_before)
-    if now > max(rules.DEPTH_GROWS * before, 0.05):
+    if facts.requests_10.changes >= rules.LEAST_CHANGES and now > max(rules.DEPTH_GROWS * before, rules.DEPTH_LEAST):
         yield _one("N4nFallbackDepthRising", now)
 
 
@@ -37,13 +37,13 @@ def _changes(requests: Requests) -> float:
 
 def _fallbacks(facts: Facts) -> Iterator[Violation]:
     share = _share(facts.requests_5.fell_back, facts.requests_5.ended)
-    if share > rules.FALLING_BACK:
+    if facts.requests_5.fell_back >= rules.LEAST_FELL_BACK and share > rules.FALLING_BACK:
         yield _one("N4nManyFallbacks", share)
 
 
 def _queue(facts: Facts) -> Iterator[Violation]:
-    waiting = sum(node.interactive_waiting for node in facts.nodes)
-    if waiting > sum(node.interactive_waiting_before for node in facts.nodes):
+    waiting, before = (sum(getattr(node, name) for node in facts.nodes) for name in ("interactive_waiting", "interactive_waiting_before"))
+    if waiting >= rules.LEAST_WAITING and waiting > rules.QUEUE_GROWS * before:
         yield _one("N4nInteractiveQueueGrows", waiting)
 
 
@@ -54,9 +54,9 @@ def _redundancy(facts: Facts) -> Iterator[Violation]:
 
 
 def _collapse(facts: Facts) -> Iterator[Violation]:
-    several = {model.model for model in facts.models if model.providers > 1}
+    meant = {(provider, model.model): share for model in facts.models for provider, share in model.weights.items()}
     for (provider, model), share in _shares(facts.traffic_60).items():
-        if model in several and share > rules.ONE_TAKES:
+        if share > rules.ONE_TAKES and rules.REST_LOSES * (1 - share) < 1 - meant.get((provider, model), 1.0):
             yield _one("N4nWeightCollapse", share, provider=provider, model=model)
 
 
@@ -76,7 +76,9 @@ def _shares(traffic: Iterable[Traffic]) -> dict[tuple[str, str], float]:
     of_model: dict[str, int] = {}
     for one in (traffic := tuple(traffic)):
         of_model[one.model] = of_model.get(one.model, 0) + one.first_attempts
-    return {(one.provider, one.model): one.first_attempts / of_model[one.model] for one in traffic if of_model[one.model] >= LEAST_REQUESTS}
+    return {
+        (one.provider, one.model): one.first_attempts / of_model[one.model] for one in traffic if of_model[one.model] >= rules.LEAST_SHARED
+    }
 
 
 def _inversion(facts: Facts) -> Iterator[Violation]:
@@ -87,7 +89,7 @@ def _inversion(facts: Facts) -> Iterator[Violation]:
 def _slower(facts: Facts) -> Iterator[Violation]:
     for now in facts.traffic_15:
         usual = facts.baseline.get((now.provider, now.model))
-        if usual is None or now.attempts < LEAST_REQUESTS:
+        if usual is None or now.attempts < rules.LEAST_TIMED or usual.attempts < rules.LEAST_USUAL:
             continue
         for rule, value, base in (
             ("N4nLatencyWorse", now.p95_latency_s, usual.p95_latency_s),
@@ -128,7 +130,7 @@ def _nodes(facts: Facts) -> Iterator[Violation]:
     for node in facts.nodes:
         if node.refuses:
             yield _one("N4nCatalogRefused", 1, node=node.node)
-        if node.lag_s > rules.LAG_S:
+        elif node.lag_s > rules.LAG_S:
             yield _one("N4nCatalogLag", node.lag_s, node=node.node)
         if node.usage_waiting_bytes > rules.BACKLOG_BYTES:
             yield _one("N4nLedgerBacklog", node.usage_waiting_bytes, node=node.node)
@@ -142,6 +144,15 @@ def _unpriced(facts: Facts) -> Iterator[Violation]:
             yield _one("N4nUnpricedTraffic", one.unpriced, provider=one.provider, model=one.model)
 
 
+def _counts(facts: Facts) -> Iterator[Violation]:
+    for one in facts.compared_60:
+        if one.usual and one.counted >= rules.LEAST_COUNTED:
+            ratio = one.reported / one.counted
+            if abs(ratio / one.usual - 1) > rules.COUNTS_DIFFER:
+                yield _one("N4nCountsDisagree", ratio, endpoint=one.endpoint, direction=one.direction)
+
+
 _CONDITIONS: tuple[Callable[[Facts], Iterator[Violation]], ...] = (
-    _quota, _depth, _fallbacks, _queue, _redundancy, _collapse, _moved, _inversion, _slower, _burns, _accounts, _budgets, _nodes, _unpriced,
+    _quota, _depth, _fallbacks, _queue, _redundancy, _collapse, _moved, _inversion, _slower, _burns, _accounts, _budgets, _nodes,
+    _unpriced, _counts,
 )  # fmt: skip

@@ -20,6 +20,20 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """Tokens of one endpoint in one direction that were both reported and counted exactly, in an hour.
+
+    `usual`: reported for each counted, as it should be; None: nobody knows.
+    """
+
+    endpoint: str
+    direction: str
+    reported: int
+    counted: int
+    usual: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Requests:
     """Whole requests in a window. `changes`: how often they changed endpoints, all together."""
 
@@ -41,25 +55,29 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What one node said last."""
+    """What one node said last. Of interactive requests that wait: how many on average, in the last minute and in the ten before."""
 
     node: str
+    connected: bool = True  # a control plane holds its stream
     lag_s: float = 0.0
     refuses: bool = False
     store_up: bool = True
     usage_waiting_bytes: int = 0
-    interactive_waiting: int = 0
-    interactive_waiting_before: int = 0  # at its word before
+    interactive_waiting: float = 0.0
+    interactive_waiting_before: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """How many of a model's endpoints can be used now, on the router that sees fewest, and how many providers it has."""
+    """How many of a model's endpoints can be used now, on the router that sees fewest.
+
+    `weights`: what each provider's weight makes its share, in [0, 1]; none where something else than weights decides.
+    """
 
     model: str
     candidates: int
     endpoints: int
-    providers: int
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +94,7 @@ class Facts:
     traffic_60: tuple[Traffic, ...] = ()
     traffic_week_ago: tuple[Traffic, ...] = ()  # the same hour, a week ago
     baseline: Mapping[tuple[str, str], Traffic] = field(default_factory=dict)  # 7 days, by (provider, model)
+    compared_60: tuple[Compared, ...] = ()
     quotas: tuple[Quota, ...] = ()
     low_balances: tuple[str, ...] = ()  # accounts
     accounts_out: tuple[tuple[str, str, str], ...] = ()  # provider, account, why

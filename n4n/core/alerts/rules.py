@@ -12,14 +12,25 @@ from types import MappingProxyType
 
 QUOTA_USED = 0.85
 FALLING_BACK = 0.10
+LEAST_FELL_BACK = 5  # requests, whatever share they are
 DEPTH_GROWS = 2.0  # times the hour before
+DEPTH_LEAST = 0.05  # changes for each request, which is nothing to speak of
+LEAST_CHANGES = 10  # of endpoint, whatever depth they make
+LEAST_WAITING = 5  # interactive requests in line
+QUEUE_GROWS = 2.0  # times the ten minutes before
 ONE_TAKES = 0.90
+REST_LOSES = 3.0  # by weights it would get so many times what it gets
 SHARE_MOVES = 0.30
+LEAST_SHARED = 100  # requests of an hour, which are shared between providers
 SLOWER = 1.5  # times its own 7 days
+LEAST_TIMED, LEAST_USUAL = 100, 200  # answers of 15 minutes, and of the 7 days: a 95th percentile of fewer is chance
+COUNTS_DIFFER = 0.05  # tokens reported for each that was counted, against what it should be
+LEAST_COUNTED = 10_000  # tokens of an hour, counted exactly
 ERROR_BUDGET = 0.001  # requests that may fail
 BURNS_FAST, BURNS_SLOW = 14.4, 6.0  # times what would use the budget up in 30 days
-LAG_S = 30.0
+LAG_S = 30.0  # behind the catalog
 BACKLOG_BYTES = 64 << 20
+CALM_S = 60  # for so long all must be well before it is told to be over
 LEAST_REQUESTS = 20  # in the window; fewer say nothing
 LEAST_TO_BURN = 200  # of an error budget: with fewer, a failure or two would wake somebody
 
@@ -64,15 +75,27 @@ def _p95(metric: str, window: str) -> str:
 
 
 def _slower(metric: str) -> str:
-    busy = f"{_MADE} (increase({metric}_count[15m])) >= {LEAST_REQUESTS}"
-    return f"{_p95(metric, '15m')} > {SLOWER:g} * {_p95(metric, '7d')} and {busy}"
+    enough = [f"{_MADE} (increase({metric}_count[{window}])) >= {least}" for window, least in (("15m", LEAST_TIMED), ("7d", LEAST_USUAL))]
+    return " and ".join((f"{_p95(metric, '15m')} > {SLOWER:g} * {_p95(metric, '7d')}", *enough))
+
+
+def _ratio(window: str, vocabulary: str) -> str:
+    both = (
+        f'sum by (endpoint, direction) (increase(n4n_compared_tokens_total{{by="{by}",vocabulary="{vocabulary}"}}[{window}]))'
+        for by in ("reported", "counted")
+    )
+    return " / ".join(both)
 
 
 _SHARE = (
     'sum by (provider, model) (increase(llm_requests_total{{provider!=""}}[{window}]{offset}))'
     ' / on (model) group_left sum by (model) (increase(llm_requests_total{{provider!=""}}[{window}]{offset}))'
 )
-_BUSY_MODEL = f'on (model) sum by (model) (increase(llm_requests_total{{provider!=""}}[1h])) >= {LEAST_REQUESTS}'
+_SHARE_NOW = _SHARE.format(window="1h", offset="")
+_BUSY_MODEL = f'on (model) sum by (model) (increase(llm_requests_total{{provider!=""}}[1h])) >= {LEAST_SHARED}'
+_DEPTH_NOW = "sum(rate(llm_fallback_depth_sum[10m])) / sum(rate(llm_fallback_depth_count[10m]))"
+_DEPTH_BEFORE = "sum(rate(llm_fallback_depth_sum[1h] offset 10m)) / sum(rate(llm_fallback_depth_count[1h] offset 10m))"
+_WAITING = 'llm_queue_depth{priority="interactive"}'
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -83,19 +106,22 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "N4nFallbackDepthRising", Severity.TICKET, 600, (),
         "requests change endpoints {value} times on average, more than twice as often as in the hour before",
-        "sum(rate(llm_fallback_depth_sum[10m])) / sum(rate(llm_fallback_depth_count[10m])) > clamp_min("
-        f"{DEPTH_GROWS:g} * sum(rate(llm_fallback_depth_sum[1h] offset 10m)) / sum(rate(llm_fallback_depth_count[1h] offset 10m)), 0.05)",
+        f"{_DEPTH_NOW} > clamp_min({DEPTH_GROWS:g} * {_DEPTH_BEFORE} >= 0 or vector(0), {DEPTH_LEAST})"
+        f" and sum(increase(llm_fallback_depth_sum[10m])) >= {LEAST_CHANGES}"
+        f" and sum(increase(llm_fallback_depth_count[10m])) >= {LEAST_REQUESTS}",
     ),
     Rule(
         "N4nManyFallbacks", Severity.PAGE, 300, (),
         "{value} of all requests needed more than one endpoint",
         "1 - sum(rate(llm_fallback_depth_bucket{le=\"0.0\"}[5m])) / sum(rate(llm_fallback_depth_count[5m]))"
-        f" > {FALLING_BACK} and sum(increase(llm_fallback_depth_count[5m])) >= {LEAST_REQUESTS}",
+        f" > {FALLING_BACK} and sum(increase(llm_fallback_depth_count[5m])) >= {LEAST_REQUESTS}"
+        f' and sum(increase(llm_fallback_depth_count[5m])) - sum(increase(llm_fallback_depth_bucket{{le="0.0"}}[5m])) >= {LEAST_FELL_BACK}',
     ),
     Rule(
         "N4nInteractiveQueueGrows", Severity.PAGE, 60, (),
-        "{value} interactive requests wait for quota, and there are more every minute",
-        "sum(llm_queue_depth{priority=\"interactive\"}) > 0 and sum(deriv(llm_queue_depth{priority=\"interactive\"}[2m])) > 0",
+        "{value} interactive requests wait for quota, more than twice as many as in the ten minutes before",
+        f"sum(avg_over_time({_WAITING}[1m])) > {QUEUE_GROWS:g} * (sum(avg_over_time({_WAITING}[10m] offset 1m)) or vector(0))"
+        f" and sum(avg_over_time({_WAITING}[1m])) >= {LEAST_WAITING}",
     ),
     Rule(
         "N4nNoRedundancy", Severity.TICKET, 120, ("model",),
@@ -104,15 +130,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "N4nWeightCollapse", Severity.TICKET, 900, ("provider", "model"),
-        "provider {provider} takes {value} of model {model}, which has several providers",
-        f"{_SHARE.format(window='1h', offset='')} > {ONE_TAKES}"
-        f" and on (model) max by (model) (n4n_model_providers) > 1 and {_BUSY_MODEL}",
+        "provider {provider} takes {value} of model {model}, far more than its weight gives it",
+        f"{_SHARE_NOW} > {ONE_TAKES} and {REST_LOSES:g} * (1 - {_SHARE_NOW}) < on (provider, model)"
+        f" 1 - max by (provider, model) (n4n_provider_weight_share) and {_BUSY_MODEL}",
     ),
     Rule(
         "N4nSharesMoved", Severity.TICKET, 3600, ("provider", "model"),
         "provider {provider} takes {value} of model {model} more or less than a week ago",
-        f"abs({_SHARE.format(window='1h', offset='')} - {_SHARE.format(window='1h', offset=' offset 1w')})"
-        f" > {SHARE_MOVES} and {_BUSY_MODEL}",
+        f"abs({_SHARE_NOW} - {_SHARE.format(window='1h', offset=' offset 1w')}) > {SHARE_MOVES} and {_BUSY_MODEL}"
+        f' and on (model) sum by (model) (increase(llm_requests_total{{provider!=""}}[1h] offset 1w)) >= {LEAST_SHARED}',
     ),
     Rule(
         "N4nPriorityInversion", Severity.PAGE, 60, (),
@@ -160,14 +186,22 @@ RULES: tuple[Rule, ...] = (
         "max by (node) (n4n_node_refuses) > 0",
     ),
     Rule(
-        "N4nCatalogLag", Severity.PAGE, 0, ("node",),
+        "N4nCatalogLag", Severity.PAGE, 15, ("node",),
         "node {node} is {value} s behind the catalog",
-        f"max by (node) (n4n_node_lag_seconds) > {LAG_S:g}",
+        f"max by (node) (n4n_node_lag_seconds) > {LAG_S:g} unless max by (node) (n4n_node_refuses) > 0",
     ),
     Rule(
         "N4nUnpricedTraffic", Severity.TICKET, 300, ("provider", "model"),
         "{value} attempts on {model} at {provider} had no price",
         "sum by (provider, model) (increase(n4n_unpriced_attempts_total[15m])) > 0",
+    ),
+    Rule(
+        "N4nCountsDisagree", Severity.TICKET, 900, ("endpoint", "direction"),
+        "endpoint {endpoint} reports {value} {direction} tokens for each that n4n counts",
+        f'({_ratio("1h", "own")} > {1 + COUNTS_DIFFER:g} or {_ratio("1h", "own")} < {1 - COUNTS_DIFFER:g}'
+        f' or {_ratio("1h", "other")} > {1 + COUNTS_DIFFER:g} * {_ratio("7d", "other")}'
+        f' or {_ratio("1h", "other")} < {1 - COUNTS_DIFFER:g} * {_ratio("7d", "other")})'
+        f' and sum by (endpoint, direction) (increase(n4n_compared_tokens_total{{by="counted"}}[1h])) >= {LEAST_COUNTED}',
     ),
     Rule(
         "N4nLedgerBacklog", Severity.PAGE, 120, ("node",),
@@ -194,6 +228,7 @@ def prometheus_rules() -> dict[str, object]:
                         "alert": rule.name,
                         "expr": rule.promql,
                         **({"for": f"{rule.for_s}s"} if rule.for_s else {}),
+                        "keep_firing_for": f"{CALM_S}s",
                         "labels": {"severity": rule.severity.value},
                         "annotations": {"summary": _templated(rule), "runbook": rule.runbook},
                     }

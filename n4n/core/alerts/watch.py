@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from n4n.core.alerts.rules import BY_NAME, Rule, Severity
+from n4n.core.alerts.rules import BY_NAME, CALM_S, Rule, Severity
 
-CALM_S = 60.0
 Subject = tuple[tuple[str, str], ...]  # labels and their values
 
 

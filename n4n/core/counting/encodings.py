@@ -22,6 +22,15 @@ _BEFORE = re.compile(r"^(?:.*/)?(?:(?:us|eu|apac|global)\.)?(?:openai\.)?")
 @lru_cache(1024)
 def encoding_of(model: str) -> str:
     """The name of its vocabulary."""
+    return max(_fitting(model), default=(0, DEFAULT))[1]
+
+
+@lru_cache(1024)
+def is_own(model: str) -> bool:
+    """Whether that is the model's own vocabulary, so that its counts are those of its provider."""
+    return bool(_fitting(model))
+
+
+def _fitting(model: str) -> list[tuple[int, str]]:
     bare = _BEFORE.sub("", model.lower())
-    fitting = [(len(beginning), encoding) for beginning, encoding in _BEGINNINGS if bare.startswith(beginning)]
-    return max(fitting)[1] if fitting else DEFAULT
+    return [(len(beginning), encoding) for beginning, encoding in _BEGINNINGS if bare.startswith(beginning)]
