@@ -16,6 +16,7 @@ from prometheus_client import Counter
 from data_plane.record import Record
 from n4n.core.catalog import Endpoint
 from n4n.core.gen_ai import NOBODY, provider_name
+from n4n.runtime.exemplars import Exemplars
 from n4n.runtime.telemetry import Distribution, Instruments
 
 TOLD_EVERY_S = 0.25
@@ -87,29 +88,29 @@ CallsKey = tuple[str, str, str, str]  # provider, model, its name there, operati
 class Route:
     """What is counted of the requests that one provider answered, with one model, asked for in one way."""
 
-    __slots__ = ("_ended", "_labels", "_of_model", "_see", "fallbacks", "first_token", "per_token", "succeeded", "ttft")
+    __slots__ = ("_ended", "_see", "fallbacks", "first_token", "labels", "of_model", "per_token", "succeeded", "ttft")
 
     def __init__(self, see: Instruments, key: RouteKey, endpoint: Endpoint | None) -> None:
         provider, model, tier, operation, asked = key
-        self._see, self._labels, self._ended = see, (provider, model, tier), dict[tuple[str, str], Counted]()
+        self._see, self.labels, self._ended = see, (provider, model, tier), dict[tuple[str, str], Counted]()
         name = NOBODY if endpoint is None else provider_name(provider, endpoint.provider.dialect)
-        self._of_model = (operation, name, asked) if operation else None
+        self.of_model = (operation, name, asked) if operation else None
         self.fallbacks = Spread(partial(see.fallbacks.labels, tier))
-        self.ttft = Spread(partial(see.ttft.labels, *self._labels))
+        self.ttft = Spread(partial(see.ttft.labels, *self.labels))
         self.first_token, self.per_token = self.ttft, Spread()  # of streams that ended well
-        if self._of_model is not None:
-            self.first_token = Spread(partial(see.ttft.labels, *self._labels), partial(see.first_token.labels, *self._of_model))
-            self.per_token = Spread(partial(see.per_token.labels, *self._of_model))
+        if self.of_model is not None:
+            self.first_token = Spread(partial(see.ttft.labels, *self.labels), partial(see.first_token.labels, *self.of_model))
+            self.per_token = Spread(partial(see.per_token.labels, *self.of_model))
         self.succeeded = self.ended("success", "")
 
     def ended(self, outcome: str, error: str) -> Counted:
         """The requests that ended in this way."""
         known = self._ended.get((outcome, error))
         if known is None:
-            into: list[Into] = [partial(self._see.latency.labels, *self._labels)]
-            if self._of_model is not None:
-                into.append(partial(self._see.served.labels, *self._of_model, error))
-            known = self._ended[outcome, error] = Counted(partial(self._see.requests.labels, *self._labels, outcome), *into)
+            into: list[Into] = [partial(self._see.latency.labels, *self.labels)]
+            if self.of_model is not None:
+                into.append(partial(self._see.served.labels, *self.of_model, error))
+            known = self._ended[outcome, error] = Counted(partial(self._see.requests.labels, *self.labels, outcome), *into)
         return known
 
     def tell(self) -> None:
@@ -193,6 +194,7 @@ class Counts:
         self._queued: dict[str, Spread] = {}
         self._parts = [Spread(partial(see.part.labels, part)) for part in ("auth", "plan", "reserve", "connect", "translate", "write")]
         self._streams = 0
+        self._exemplars = Exemplars(see.exemplars)
         self._timer: asyncio.TimerHandle | None = None
         self.totals = Totals()
 
@@ -201,8 +203,8 @@ class Counts:
         self._streams += 1
         self._soon()
 
-    def add(self, record: Record) -> None:
-        """One request that ended."""
+    def add(self, record: Record) -> Route:
+        """One request that ended; with which others it counts."""
         attempts, plan = record.attempts, record.plan
         endpoint = attempts[-1].endpoint if attempts else None
         tier, asked = ("", "") if plan is None else (plan.target.tier or "", plan.target.name)
@@ -237,6 +239,24 @@ class Counts:
                 spread.observe(seconds)
         if self._timer is None:
             self._soon()
+        return route
+
+    def traced(self, record: Record, route: Route) -> None:
+        """A trace of it was kept: it stands for the buckets that it fell into."""
+        if record.trace is None:
+            return
+        see, trace, took_s = self._see, (record.trace.trace_id, record.trace.span_id), record.elapsed_s
+        seen: list[tuple[Distribution, tuple[str, ...], float]] = [
+            (see.latency, route.labels, took_s),
+            (see.overhead, (), record.overhead_s),
+        ]
+        if record.ttft_s is not None:
+            seen.append((see.ttft, route.labels, record.ttft_s))
+        if route.of_model is not None:
+            error = "" if record.outcome == "success" else record.error_code or record.outcome
+            seen.append((see.served, (*route.of_model, error), took_s))
+        for histogram, labels, value in seen:
+            self._exemplars.note(histogram, labels, value, trace, record.wall + took_s)
 
     def _called(self, record: Record, route: Route, elapsed_s: float) -> None:
         """What its attempts took, and what the last of them cost."""
@@ -288,6 +308,7 @@ class Counts:
             calls.tell()
         for spread in (self._overhead, *self._queued.values(), *self._parts):
             spread.tell()
+        self._exemplars.tell()
         if self._streams:
             self._see.streams.inc(self._streams)
             self._streams = 0

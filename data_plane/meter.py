@@ -65,9 +65,9 @@ class Meter:
             record.ledger.settle(record)
         if self._one_in == 1 or self._is_told(record):
             self._lines.write(log_line(record))
-        self._counts.add(record)
-        if self.tracer is not None:
-            self.tracer.ended(record)
+        route = self._counts.add(record)
+        if self.tracer is not None and self.tracer.ended(record):
+            self._counts.traced(record, route)
 
     def _is_told(self, record: Record) -> bool:
         """Whether a request has a line of its own: all that is not everyday has."""

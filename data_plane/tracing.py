@@ -40,11 +40,13 @@ class Tracer:
         route = "/v1/models/{id}" if path.startswith("/v1/models/") else path if path in ROUTES else "other"
         return Trace(trace_id, new_span_id(), parent, self._sampling.keeps(trace_id, parent), request.method, route)
 
-    def ended(self, record: Record) -> None:
-        """It is over: its spans leave, or are never made."""
+    def ended(self, record: Record) -> bool:
+        """It is over: its spans leave, or are never made; whether they left."""
         trace = record.trace
-        if trace is not None and (trace.sampled or (_is_notable(record) and self._has_room())):
+        kept = trace is not None and (trace.sampled or (_is_notable(record) and self._has_room()))
+        if trace is not None and kept:
             self._tracing.emit(spans_of(record, trace))
+        return kept
 
     def _has_room(self) -> bool:
         second = int(self._wall())

@@ -33,6 +33,8 @@ from n4n.core.errors import Draining, GatewayError, NoSuchRoute, TooManyConnecti
 from n4n.core.skins.messages_models import model, page
 from n4n.core.skins.skin import Skin
 from n4n.core.skins.table import MESSAGES, SKINS, skin_of
+from n4n.runtime.exemplars import CONTENT_TYPE as OPENMETRICS_TYPE
+from n4n.runtime.exemplars import OPENMETRICS, openmetrics
 from n4n.runtime.labels import new_request_id
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import exposition
@@ -54,7 +56,7 @@ class Web:
         self.running: dict[asyncio.Task[None], Record] = {}  # the requests in the works
         self._ended: dict[asyncio.Task[None], GatewayError] = {}  # those that we end, and why
         self._cut = False
-        self._plain: dict[str, Callable[[], Awaitable[web.StreamResponse]]] = {
+        self._plain: dict[str, Callable[[BoundedRequest], Awaitable[web.StreamResponse]]] = {
             "/live": self._live,
             "/ready": self._ready,
             "/metrics": self._metrics,
@@ -111,7 +113,7 @@ class Web:
         assert isinstance(request, BoundedRequest)
         plain = self._plain.get(request.raw_path)
         if plain is not None and request.method in ("GET", "HEAD"):
-            return self._unsent(await plain())
+            return self._unsent(await plain(request))
         record, outgoing, task = self._record(), Outgoing(request), request.task
         if self._meter.tracer is not None:
             record.trace = self._meter.tracer.began(request)
@@ -251,18 +253,20 @@ class Web:
         headers = {"server": "n4n", "x-request-id": record.request_id, **limits}
         return web.Response(body=body, content_type="application/json", headers=headers)
 
-    async def _live(self) -> web.Response:
+    async def _live(self, _: BoundedRequest) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def _ready(self) -> web.Response:
+    async def _ready(self, _: BoundedRequest) -> web.Response:
         if self.leaving:
             return web.Response(status=503, text="draining\n")
         if not self._router.ready:
             return web.Response(status=503, text="no catalog yet\n")
         return web.Response(text="ok\n")
 
-    async def _metrics(self) -> web.Response:
+    async def _metrics(self, request: BoundedRequest) -> web.Response:
         self._meter.tell()
+        if OPENMETRICS in request.headers.get("accept", ""):
+            return web.Response(body=await asyncio.to_thread(openmetrics), headers={"content-type": OPENMETRICS_TYPE})
         body = await asyncio.to_thread(exposition)
         return web.Response(body=body, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 

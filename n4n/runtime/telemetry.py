@@ -7,19 +7,32 @@ names from the catalog and fixed words. Children are kept, so that counting cost
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
+from prometheus_client.utils import floatToGoString
 
 from n4n.core import gen_ai
 
+EXEMPLARS = "exemplars-"
 STATUSES = ("success", "rate_limited", "error", "cancelled", "rejected")
 
 
-def _files_of(worker: int, slot: int) -> str:
+def files_of(worker: int, slot: int) -> str:
     """Names the files of one process: a successor never writes into those of the worker that it takes over from."""
     return f"{worker}.{slot}" if slot else f"{worker}"
+
+
+def metrics_here() -> Path:
+    """The folder that the workers of this node share."""
+    return Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
+
+
+def exemplar_file(worker: int, slot: int) -> Path:
+    """Where one process leaves its exemplars (n4n.runtime.exemplars)."""
+    return metrics_here() / f"{EXEMPLARS}{files_of(worker, slot)}"
 
 
 class Distribution(Histogram):
@@ -37,6 +50,11 @@ class Distribution(Histogram):
                     break
         self._sum.inc(total)
 
+    def place_of(self, value: float) -> tuple[str, Sequence[str], str]:
+        """Its name, the names of its labels, and the bound of the bucket that a value falls into."""
+        bound = self._upper_bounds[bisect_left(self._upper_bounds, value)]
+        return self._name, self._labelnames, floatToGoString(bound)  # type: ignore[no-untyped-call]
+
 
 class Instruments:
     """The router's instruments. One per process. The bounds of its distributions stand beside them, in seconds."""
@@ -49,8 +67,9 @@ class Instruments:
     PART = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1)
 
     def __init__(self, worker: int, slot: int = 0) -> None:
-        mine = _files_of(worker, slot)
+        mine = files_of(worker, slot)
         values.ValueClass = values.MultiProcessValue(process_identifier=lambda: mine)  # type: ignore[no-untyped-call]
+        self.exemplars = exemplar_file(worker, slot)
         registry = CollectorRegistry(auto_describe=False)
         by_model = ("provider", "model", "tier")
         self.requests = Counter("llm_requests", "Requests ended, by outcome.", (*by_model, "status"), registry=registry)
@@ -152,5 +171,6 @@ def exposition() -> bytes:
 
 
 def forget_worker(worker: int, slot: int = 0) -> None:
-    """Drops the gauges of a worker process that ended; called by the supervisor."""
-    multiprocess.mark_process_dead(_files_of(worker, slot), os.environ["PROMETHEUS_MULTIPROC_DIR"])  # type: ignore[no-untyped-call]
+    """Drops the gauges and exemplars of a worker process that ended; called by the supervisor."""
+    exemplar_file(worker, slot).unlink(missing_ok=True)
+    multiprocess.mark_process_dead(files_of(worker, slot), os.environ["PROMETHEUS_MULTIPROC_DIR"])  # type: ignore[no-untyped-call]

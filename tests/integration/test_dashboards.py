@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
-import subprocess
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-import yaml
 
 from control_plane.ledger import Ledger
 from control_plane.service_levels import ServiceLevels
 from tests.integration.test_watchers import a_row
 from tests.support import dashboards
 from tests.support.answers import completion, error, sse, usage
-from tests.support.house import House, eventually, free_port, running_house
+from tests.support.house import House, eventually, running_house
+from tests.support.prometheus import PROMETHEUS, a_prometheus, asked
 from tests.support.stores import libpq_url
 from tests.support.upstream import HostedUpstream, running_upstream
 
-PROMETHEUS = os.environ.get("N4N_TEST_PROMETHEUS") or shutil.which("prometheus")
 WITHIN_S = 60.0
 
 
@@ -51,44 +46,6 @@ def test_panels_stand_beside_each_other_and_ids_are_their_own() -> None:
             for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
         }
         assert len(taken) == sum(panel["gridPos"]["w"] for panel in panels)
-
-
-@contextmanager
-def a_prometheus(folder: Path, urls: list[str]) -> Iterator[str]:
-    """Scrapes these every half a second, with our rules; its base URL."""
-    targets = [urllib.parse.urlsplit(url).netloc for url in urls]
-    rules = Path(dashboards.FOLDER).parent.parent / "prometheus" / "n4n.rules.yml"
-    settings = {
-        "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "1s"},
-        "rule_files": [str(rules)],
-        "scrape_configs": [{"job_name": "n4n", "static_configs": [{"targets": targets}]}],
-    }
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
-    port = free_port()
-    words = [
-        str(PROMETHEUS), f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
-    ]  # fmt: skip
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def asked(base_url: str, query: str) -> list[Any]:
-    """The series that a query gives now; none while Prometheus is not there yet. A query that is none fails."""
-    url = f"{base_url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return list(json.load(answer)["data"]["result"])
-    except urllib.error.HTTPError as error:
-        if error.code == 400:
-            raise AssertionError(f"{query}: {error.read().decode()}") from error
-        return []
-    except OSError:
-        return []
 
 
 def document(well: HostedUpstream, busy: HostedUpstream, denied: HostedUpstream) -> dict[str, object]:

@@ -39,6 +39,7 @@ def _p(share: float, metric: str, by: str) -> str:
     return f"histogram_quantile({share}, sum by (le, {by}) (rate({metric}_bucket[5m])))"
 
 
+_WITH_EXEMPLARS = ("llm_request_latency_seconds", "llm_ttft_seconds", "n4n_overhead_seconds", "gen_ai_server_request_duration_seconds")
 _BY_MODEL = "provider, model"
 DASHBOARDS: tuple[Dashboard, ...] = (
     Dashboard(
@@ -80,6 +81,26 @@ DASHBOARDS: tuple[Dashboard, ...] = (
                     (f"histogram_quantile({share}, sum by (le) (rate(n4n_overhead_seconds_bucket[5m])))", f"p{share * 100:.0f}")
                     for share in (0.5, 0.95, 0.99)
                 ],
+                "s",
+            ),
+            Panel(
+                "Where n4n's own time goes, mean",
+                [
+                    (
+                        "sum by (part) (rate(n4n_overhead_part_seconds_sum[5m])) / sum by (part) (rate(n4n_overhead_part_seconds_count[5m]))",
+                        "{{part}}",
+                    )
+                ],
+                "s",
+            ),
+            Panel(
+                "Time per output token, p95",
+                [(_p(0.95, "gen_ai_server_time_per_output_token_seconds", "gen_ai_request_model"), "{{gen_ai_request_model}}")],
+                "s",
+            ),
+            Panel(
+                "Calls of providers, p95",
+                [(_p(0.95, "gen_ai_client_operation_duration_seconds", "gen_ai_provider_name"), "{{gen_ai_provider_name}}")],
                 "s",
             ),
             Panel(
@@ -307,6 +328,7 @@ def _target(panel: Panel, query: str, legend: str, ref: str) -> dict[str, object
         "legendFormat": legend,
         "instant": instant,
         "range": not instant,
+        "exemplar": not instant and query.startswith("histogram_quantile") and any(name in query for name in _WITH_EXEMPLARS),
         "format": "table" if panel.kind == "table" else "time_series",
     }
 

@@ -146,7 +146,7 @@ class RunningRouter:
 
 
 @cache
-def _instruments() -> Instruments:
+def instruments_of_tests() -> Instruments:
     """One set for all routers of a test run: each keeps files open."""
     return Instruments(1)
 
@@ -197,7 +197,7 @@ async def running_router(
         keeping = [asyncio.create_task(limits.keep()), asyncio.create_task(router.health.shared.keep())]
     once_counted: dict[str, int] = {}
     router.once = Once(Records(store, b"a secret", lease_ms), time.monotonic, lambda: 0.5, partial(_counted, once_counted))
-    instruments = _instruments()
+    instruments = instruments_of_tests()
     tracer = None if tracing is None else Tracer(tracing, time.time)
     served = Web(router, Meter(instruments, LineWriter(write_fd, loop), tracer=tracer), settings or Settings())
     runner = web.ServerRunner(served.server())
