@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from data_plane.record import Answered, Record
 from n4n.core.chat import Usage
 from n4n.core.pricing import cost_pico, usd, why_unpriced
-from n4n.core.usage import estimate, settled
+from n4n.core.usage import MISSING, estimate, settled
 
 
 def bill(record: Record, reported: Usage | None, output_bytes: int, pieces: list[bytes] | None) -> None:
@@ -23,3 +25,9 @@ def bill(record: Record, reported: Usage | None, output_bytes: int, pieces: list
     if record.cost_usd is None and endpoint.price is not None:
         what = why_unpriced(record.usage, endpoint.price)
         record.warnings += (f"the cost is not known: {what} has no price at endpoint {endpoint.id}",)
+
+
+def bill_unanswered(record: Record) -> None:
+    """The newest attempt was left before any of its answer came: the provider may have read the prompt, and bills for that."""
+    record.usage = record.counted = replace(estimate(record.body_bytes, 0), doubt=MISSING)
+    record.cost_usd = usd(cost_pico(record.usage, record.attempts[-1].endpoint.price))

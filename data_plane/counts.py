@@ -207,12 +207,13 @@ class Counts:
         """One request that ended; with which others it counts."""
         attempts, plan = record.attempts, record.plan
         endpoint = attempts[-1].endpoint if attempts else None
-        tier, asked = ("", "") if plan is None else (plan.target.tier or "", plan.target.name)
+        tier, asked = ("", record.catalog_model) if plan is None else (plan.target.tier or "", plan.target.name)
         key: RouteKey
         if endpoint is not None:
             key = (endpoint.provider.name, endpoint.model, tier, record.operation, asked)
         else:
-            key = ("", plan.model.id if plan is not None else "", tier, record.operation, asked)
+            model = plan.model.id if plan is not None else record.catalog_model
+            key = ("", model, tier, record.operation, asked)
         route = self._routes.get(key)
         if route is None:
             route = self._routes[key] = Route(self._see, key, endpoint)

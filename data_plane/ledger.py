@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import msgspec
-from msgspec.structs import replace
 
 from data_plane.counting import Counting, Waiting
 from data_plane.record import AttemptRecord, Record
@@ -13,7 +12,7 @@ from n4n.core.chat import Usage
 from n4n.core.counting.wire import Counted
 from n4n.core.ledger import DISPATCHED, RATIO, SETTLED
 from n4n.core.pricing import cost_pico, usd
-from n4n.core.usage import BYTES_PER_TOKEN, MISSING, estimate, settled
+from n4n.core.usage import BYTES_PER_TOKEN, settled
 from n4n.runtime.open_attempts import OpenAttempts
 from n4n.runtime.segments import Segments
 
@@ -130,10 +129,7 @@ def _counts(record: Record, attempt: AttemptRecord) -> _Counts:
         if counted is None:
             return _Counts(record.usage, record.cost_usd)
         return _Counts(record.usage, record.cost_usd, counted.prompt_tokens, counted.completion_tokens, _RATIO)
-    if not (attempt.ended is None and record.outcome == "cancelled"):
-        return _Counts(_NOTHING, "0")
-    read = replace(estimate(record.body_bytes, 0), doubt=MISSING)  # the provider may have read the prompt, and bills for that
-    return _Counts(read, usd(cost_pico(read, attempt.endpoint.price)), read.prompt_tokens, 0, _RATIO)
+    return _Counts(_NOTHING, "0")
 
 
 def _exact(told: Counted, estimated: Usage) -> Usage:
@@ -156,12 +152,11 @@ def _comparable(usage: Usage, told: Counted) -> tuple[int | None, int | None]:
 
 def _row(record: Record, attempt: AttemptRecord, latency_ms: float, counts: _Counts) -> bytes:
     last, usage = attempt is record.attempts[-1], counts.usage
-    state = _state(record, attempt, shown=last and record.ttft_s is not None)
-    known = attempt.ended is not None or record.outcome == "cancelled"
+    state = _state(attempt, shown=last and record.ttft_s is not None)
     return _SETTLED % (
         attempt.head,
         _word(state),
-        _word(None if state in ("ok", "cancelled") else attempt.outcome if known else "error"),
+        _word(None if state in ("ok", "cancelled") else attempt.outcome),
         b"null" if attempt.status is None else b"%d" % attempt.status,
         usage.prompt_tokens,
         usage.cached_tokens,
@@ -198,12 +193,10 @@ def _seldom(record: Record, counts: _Counts) -> bytes:
     )
 
 
-def _state(record: Record, attempt: AttemptRecord, *, shown: bool) -> str:
+def _state(attempt: AttemptRecord, *, shown: bool) -> str:
     """`shown`: the client has seen some of it."""
-    if attempt.outcome == "ok":
-        return "ok"
-    if attempt.ended is None and record.outcome == "cancelled":
-        return "cancelled"
+    if attempt.outcome in ("ok", "cancelled"):
+        return attempt.outcome
     return "partial" if shown else "failed"
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
+from data_plane.billing import bill_unanswered
 from data_plane.counts import Counts, Totals
 from data_plane.parts import ONE_IN, Parts
 from data_plane.record import AttemptRecord, Record, Settling
@@ -25,7 +26,7 @@ _LINE = (
     b'"latency_ms":%.1f,"ttft_ms":%b,"overhead_ms":%.1f,"status":%d,"outcome":%b,"error":%b,"usage":%b,"warnings":%b,'
     b'"priority":%b,"queue_ms":%.1f,"hold_ms":%b,"bytes_in":%d,"bytes_out":%d,"trace_id":%b}\n'
 )
-_ATTEMPT = b'{"attempt_id":%b,"endpoint":%b,"outcome":%b,"ms":%.1f%b}'
+_ATTEMPT = b'{"attempt_id":%b,"endpoint":%b,"account":%b,"outcome":%b,"ms":%.1f%b}'
 _USAGE = (
     b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"cached_tokens":%d,"cache_write_tokens":%d,"reasoning_tokens":%d,'
     b'"local_prompt_tokens":%b,"local_completion_tokens":%b,"cost_usd":%b,"estimated":%b}'
@@ -61,6 +62,10 @@ class Meter:
 
     def close(self, record: Record) -> None:
         """The request ended: its attempts are settled, one log line, and its metrics."""
+        if record.ended is None:
+            if record.usage is None and record.attempts and record.attempts[-1].ended is None:
+                bill_unanswered(record)
+            record.over()
         if record.attempts and record.ledger is not None:
             record.ledger.settle(record)
         if self._one_in == 1 or self._is_told(record):
@@ -92,7 +97,7 @@ def log_line(record: Record) -> bytes:
         _word(record.key_id),
         b"true" if record.stream else b"false",
         b"null" if record.catalog_version is None else b"%d" % record.catalog_version,
-        plan.considered if plan is not None else 0,
+        plan.considered if plan is not None else record.considered,
         _word(endpoint.id) if endpoint is not None else b"null",
         _list(record.directives),
         b"null" if plan is None or plan.preferred_overridden is None else _ENCODE(plan.preferred_overridden),
@@ -113,15 +118,17 @@ def log_line(record: Record) -> bytes:
         record.bytes_out,
         b"null" if record.trace is None else b'"%032x"' % record.trace.trace_id,
     )
-    return line if not record.replayed else line[:-2] + b',"idempotent_replay":true}\n'
+    if record.replayed:
+        return line[:-2] + b',"idempotent_replay":true}\n'
+    return line if not record.eliminated else line[:-2] + b',"eliminated":%b}\n' % _ENCODE(record.eliminated)
 
 
 def _attempt(record: Record, attempt: AttemptRecord) -> bytes:
-    known = attempt.ended is not None or record.outcome == "cancelled"
     return _ATTEMPT % (
         _ENCODE(attempt.attempt_id),
         _word(attempt.endpoint.id),
-        _word(attempt.outcome if known else "error"),
+        _word(attempt.account),
+        _word(attempt.outcome),
         ((attempt.ended if attempt.ended is not None else record.clock()) - attempt.started) * 1000,
         b',"message":%b' % _ENCODE(attempt.message) if attempt.message else b"",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -88,6 +88,9 @@ class Record(msgspec.Struct):
     catalog_version: int | None = None
     directives: tuple[str, ...] = ()
     plan: Plan | None = None
+    considered: int = 0  # endpoints, where a refusal tells it and there is no plan
+    eliminated: Mapping[str, int] | None = None  # and what ruled them out
+    catalog_model: str = ""  # whose request it was, where there is no plan and the catalog has the name
     attempts: list[AttemptRecord] = msgspec.field(default_factory=list)
     fallback_attempts: int = 0
     queued_s: float = 0.0  # for quota, in line
@@ -152,6 +155,13 @@ class Record(msgspec.Struct):
     def succeeded(self) -> None:
         """The client has its whole answer."""
         self.ended, self.status, self.outcome = self.clock(), 200, "success"
+
+    def over(self) -> None:
+        """It ended without a whole answer, for all that tell of it; an attempt that was under way ended with it."""
+        self.ended = self.clock()
+        if self.attempts and (last := self.attempts[-1]).ended is None:
+            last.ended = self.ended
+            last.outcome = self.outcome if self.outcome == "cancelled" else "error"
 
     @property
     def elapsed_s(self) -> float:

@@ -39,7 +39,7 @@ def _error(error: GatewayError, record: Record) -> dict[str, object]:
     told: dict[str, object] = {"request_id": record.request_id}
     if isinstance(error, BudgetExceeded):
         told["budget"] = error.told
-    candidates, eliminated = _plan_facts(error, record)
+    candidates, eliminated = plan_facts(error, record)
     if candidates is not None:
         told["candidates"] = candidates
     if eliminated:
@@ -54,7 +54,7 @@ def _error(error: GatewayError, record: Record) -> dict[str, object]:
     return {"message": error.message, "type": error.kind, "param": error.param, "code": error.code, "n4n": told}
 
 
-def _plan_facts(error: GatewayError, record: Record) -> tuple[int | None, Mapping[str, int]]:
+def plan_facts(error: GatewayError, record: Record) -> tuple[int | None, Mapping[str, int]]:
     """How many endpoints there were and what eliminated each: the plan knows, or the error that there is none."""
     if record.plan is not None:
         return record.plan.considered, Counter(one.reason for one in record.plan.eliminated)

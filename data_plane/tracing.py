@@ -7,7 +7,8 @@ client, fell back or waited for quota. No prompt, no answer, no key and no URL i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 import msgspec
 from aiohttp import web
@@ -93,15 +94,23 @@ def _server(record: Record, trace: Trace, moment: _Moments) -> Span:
         "n4n.overhead_ms": round(record.overhead_s * 1000, 3),
         "n4n.fallback_attempts": record.fallback_attempts,
         "n4n.priority": record.priority,
+        "http.request.body.size": record.body_bytes,
+        "http.response.body.size": record.bytes_out,
     }
     plan, endpoint = record.plan, record.selected
     if operation is not None:
         told["gen_ai.operation.name"] = operation
         told["gen_ai.request.stream"] = record.stream
-    if plan is not None:  # a name that the catalog knows; any other may be anything
-        told["gen_ai.request.model"] = plan.target.name
+    if plan is not None:
         told["n4n.candidates"] = plan.considered
-        told["n4n.eliminated"] = _counted(one.reason for one in plan.eliminated)
+        told["n4n.eliminated"] = _counted(Counter(one.reason for one in plan.eliminated))
+        if plan.preferred_overridden is not None:
+            told["n4n.preference_overridden"] = plan.preferred_overridden
+    elif record.eliminated:
+        told["n4n.candidates"], told["n4n.eliminated"] = record.considered, _counted(record.eliminated)
+    asked = plan.target.name if plan is not None else record.catalog_model
+    if asked:
+        told["gen_ai.request.model"] = asked
     if record.catalog_version is not None:
         told["n4n.catalog_version"] = record.catalog_version
     if record.directives:
@@ -117,13 +126,17 @@ def _server(record: Record, trace: Trace, moment: _Moments) -> Span:
         told["n4n.guard_hold_ms"] = round(record.hold_s * 1000, 3)
     if record.warnings:
         told["n4n.warnings"] = len(record.warnings)
+    if record.replayed:
+        told["n4n.idempotent_replay"] = True
     told |= _answered(record)
+    if record.ttft_s is not None:
+        told["gen_ai.response.time_to_first_chunk"] = round(record.ttft_s, 6)
     failed = record.outcome in ("error", "cancelled") or record.status >= 500
     if record.error_code is not None:
         told["error.type"] = record.error_code
     elif failed:
         told["error.type"] = record.outcome
-    parent, name = trace.parent, f"{operation or trace.method} {plan.target.name if plan is not None else trace.route}"
+    parent, name = trace.parent, f"{operation or trace.method} {asked or trace.route}"
     return Span(
         name=name,
         kind=Kind.SERVER,
@@ -202,8 +215,6 @@ def _answered(record: Record) -> dict[str, Value]:
         told["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
         told["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
         told["n4n.usage.estimated"] = usage.estimated
-    if record.ttft_s is not None:
-        told["gen_ai.response.time_to_first_chunk"] = round(record.ttft_s, 6)
     if record.last_chunk is not None:
         model, reasons = ending_of(record.last_chunk)
         if model is not None:
@@ -213,10 +224,7 @@ def _answered(record: Record) -> dict[str, Value]:
     return told
 
 
-def _counted(reasons: Iterable[str]) -> list[str]:
-    counts: dict[str, int] = {}
-    for reason in reasons:
-        counts[reason] = counts.get(reason, 0) + 1
+def _counted(counts: Mapping[str, int]) -> list[str]:
     return [f"{reason}: {count}" for reason, count in sorted(counts.items())]
 
 

@@ -22,7 +22,7 @@ from data_plane.counts import Totals
 from data_plane.meter import Meter
 from data_plane.outgoing import Outgoing
 from data_plane.record import Record
-from data_plane.replies import error_body, error_fields, outcome
+from data_plane.replies import error_body, error_fields, outcome, plan_facts
 from data_plane.router import Router
 from data_plane.skins.conversation import converse
 from data_plane.skins.counting import Counting
@@ -179,6 +179,12 @@ class Web:
 
     def _note(self, record: Record, error: GatewayError) -> None:
         record.outcome, record.error_code = outcome(error), error.code
+        if record.plan is None:
+            considered, record.eliminated = plan_facts(error, record)
+            record.considered = considered or 0
+            catalog, model = self._router.in_force()[0], record.model
+            if catalog is not None and model is not None and model in catalog.models:
+                record.catalog_model = model
 
     async def _failed(self, request: BoundedRequest, outgoing: Outgoing, record: Record, error: GatewayError) -> None:
         self._note(record, error)
@@ -189,6 +195,7 @@ class Web:
         record.status = error.status
         self._tell_limits(record)
         body = _ENCODE(_skin_of(request).envelope(error_body(error, record)))
+        record.bytes_out = len(body)
         last = request.doubtful or not request.content.is_eof() or self.draining  # the rest is not waited for
         try:
             outgoing.whole(error.status, answer_fields(record) + error_fields(error), body, last=last)
@@ -247,7 +254,7 @@ class Web:
         return self._json(record, await self._counting.answer(key, asked, await request.read(), record))
 
     def _json(self, record: Record, body: bytes) -> web.Response:
-        record.status, record.outcome = 200, "success"
+        record.status, record.outcome, record.bytes_out = 200, "success", len(body)
         self._tell_limits(record)
         limits = dict(line.split(": ", 1) for line in record.limit_fields.decode().splitlines())
         headers = {"server": "n4n", "x-request-id": record.request_id, **limits}

@@ -47,12 +47,13 @@ async def converse(
     body = request.came()
     if body is None:
         body = await request.read()
+    record.body_bytes = len(body)
     begun = 0.0 if parts is None else parts.clock()
     chat = skin.read(body, asked.get) if len(body) < large.LARGE else await router.aside.do(partial(large.read, skin, body, asked.get))
     if parts is not None:
         parts.translate_s = parts.clock() - begun
     record.model, record.stream = chat.model, chat.stream
-    record.ledger, record.body_bytes, record.most_output = meter.ledger, chat.body_bytes, chat.max_output_tokens
+    record.ledger, record.most_output = meter.ledger, chat.max_output_tokens
     record.priority = priority
     directives = asked.directives(key, chat)
     answer: Answer

@@ -49,12 +49,13 @@ class Counting:
         else:
             chat = await router.aside.do(partial(large.read, MESSAGES, body, asked.get))
             estimate = await router.aside.do(partial(rough_count, body))
-        record.model = chat.model
+        record.model, record.body_bytes = chat.model, len(body)
         record.directives = (directives := asked.directives(key, chat)).applied
         self._check_model(key, chat)
         try:
             world, now = router.world(), router.clock()
-            made = plan(chat, directives, world, allowed_models=key.models, now=now, draw=router.draw)
+            record.catalog_version = world.snapshot.version
+            record.plan = made = plan(chat, directives, world, allowed_models=key.models, now=now, draw=router.draw)
         except (InputTooLong, AllCooling, NoEndpointNow):  # it could not be answered now, but counted
             return _estimated(estimate)
         deadline = record.started + (_WHOLE_S if asked.timeout_s is None else min(_WHOLE_S, asked.timeout_s))
