@@ -36,7 +36,7 @@ from data_plane.vitals import vitals_of
 from data_plane.web import Web
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.discovery import LinkRules
-from n4n.runtime import disk_snapshot
+from n4n.runtime import disk_snapshot, spans
 from n4n.runtime.control_link import ControlLink, Identity
 from n4n.runtime.credentials import Credentials
 from n4n.runtime.follower import Follower, Pace
@@ -106,7 +106,8 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
         )
         limiting.limits.fleet = lambda: follower.routers
         ledger.known = OpenAttempts(limiting.store, run, identity.node, unsettled=ledger.unsettled, wall=time.time)
-    usage = UsageLink(settings.control_planes, identity, segments, known=ledger.known, clock=clock, draw=random.random)
+    spanned = None if tracing is None else spans.Tracer(tracing, time.time_ns)
+    usage = UsageLink(settings.control_planes, identity, segments, known=ledger.known, clock=clock, draw=random.random, tracer=spanned)
     totals = served.totals
     vitals = VitalsLink(settings.control_planes, identity, run, lambda: vitals_of(router, totals, segments, limiting))
     kept = Records(None if limiting is None else limiting.store, secret_of(settings))

@@ -20,6 +20,7 @@ from health_prober.ledger import Ledger
 from health_prober.notes import Notes
 from health_prober.prober import Prober
 from health_prober.stalls import Stalls
+from health_prober.tracing import Traces
 from health_prober.web import served
 from n4n.core.breaker import Breaker
 from n4n.core.catalog import Snapshot
@@ -34,8 +35,10 @@ from n4n.runtime.follower import Follower, Pace
 from n4n.runtime.health import SharedHealth
 from n4n.runtime.segments import Segments
 from n4n.runtime.settings import Settings
+from n4n.runtime.spans import Tracer
 from n4n.runtime.stores import Store, settings_of
 from n4n.runtime.tls import tls_of
+from n4n.runtime.tracing import tracing_of
 from n4n.runtime.upstream import Upstream
 from n4n.runtime.upstream.dial import proxy_of
 from n4n.runtime.usage_link import UsageLink
@@ -64,6 +67,8 @@ async def prober(settings: Settings) -> AsyncIterator[Prober]:
     follower.start_from_disk()
     node = node_name(settings)
     run = f"{node}-{time.time_ns():x}-{os.getpid()}"
+    tracing = tracing_of(os.environ, "prober", node)
+    tracer = None if tracing is None else Tracer(tracing, time.time_ns)
     store = Store(settings_of(settings.redis_url), _store_told(instruments))
     health = SharedHealth(store, policies_of=_policies(lambda: follower.state.catalog), clock=clock, draw=draw)
     ledger, stalls = Ledger(), Stalls(clock)
@@ -78,10 +83,11 @@ async def prober(settings: Settings) -> AsyncIterator[Prober]:
     working = Prober(
         run, store, health, jobs, notes, instruments,
         catalog=lambda: follower.state.catalog, dialects=frozenset(DIALECTS), clock=clock, wall=wall, draw=draw,
+        traces=None if tracer is None else Traces(tracer),
     )  # fmt: skip
     identity = Identity(node, "prober", n4n.__version__, settings.node_token, tls_of(settings))
     link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=draw)
-    usage = UsageLink(settings.control_planes, identity, segments, clock=clock, draw=draw)
+    usage = UsageLink(settings.control_planes, identity, segments, clock=clock, draw=draw, tracer=tracer)
 
     def ready() -> bool:
         return follower.state.catalog is not None and clock() - working.turned_at < LIVE_WITHIN_S
@@ -107,6 +113,8 @@ async def prober(settings: Settings) -> AsyncIterator[Prober]:
             await usage.last_words(LAST_WORDS_S)
             segments.close()
             await store.close()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
 
 def _policies(catalog: Callable[[], Snapshot | None]) -> Callable[[str], Policies | None]:

@@ -44,9 +44,19 @@ class Calls:
         self._upstream, self._dialects, self._secret, self._clock, self._wall = upstream, dialects, secret, clock, wall
 
     async def ask(
-        self, request: ChatRequest, endpoint: Endpoint, account: Account, timeout_s: float, request_id: str, first_token_s: float
+        self,
+        request: ChatRequest,
+        endpoint: Endpoint,
+        account: Account,
+        timeout_s: float,
+        request_id: str,
+        first_token_s: float,
+        extra: bytes = b"",
     ) -> Heard:
-        """Never raises for anything a provider can do. `first_token_s`: how long the first output may take, of a stream."""
+        """Never raises for anything a provider can do. `first_token_s`: how long the first output may take, of a stream.
+
+        `extra`: whole header lines.
+        """
         begun = self._clock()
         dialect = self._dialects[endpoint.provider.dialect]
         secret = self._secret(account.name)
@@ -56,7 +66,7 @@ class Calls:
             call = dialect.encode(spelled_out(request, endpoint), endpoint, secret)
             if call.signing is not None:
                 call = await signed(call, secret, self._wall())
-            async with self._upstream.send(call, request_id, phases) as reply:
+            async with self._upstream.send(call, request_id, phases, extra) as reply:
                 if reply.status != 200:
                     failure = dialect.failure(reply.status, reply.headers, await reply.read_error(), self._wall())
                     return Heard(failure, self._clock() - begun)
@@ -101,12 +111,15 @@ class Calls:
         took = self._clock() - begun
         return Heard(None if ttft is not None else _NO_FIRST_TOKEN, took, ttft, usage, output_bytes)
 
-    async def balance(self, api: str, provider: Provider, account: Account, timeout_s: float, request_id: str) -> balances.Left | Failure:
+    async def balance(
+        self, api: str, provider: Provider, account: Account, timeout_s: float, request_id: str, extra: bytes = b""
+    ) -> balances.Left | Failure:
         """What is left on an account, as its provider tells it."""
         begun = self._clock()
         phases = Phases(min(_CONNECT_S, timeout_s), timeout_s, timeout_s, begun + timeout_s)
         try:
-            async with self._upstream.send(balances.question(api, provider, self._secret(account.name)), request_id, phases) as reply:
+            question = balances.question(api, provider, self._secret(account.name))
+            async with self._upstream.send(question, request_id, phases, extra) as reply:
                 if reply.status != 200:
                     dialect = self._dialects[provider.dialect]
                     return dialect.failure(reply.status, reply.headers, await reply.read_error(), self._wall())

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
+from health_prober import tracing
 from health_prober.calls import Calls, Heard
 from health_prober.instruments import Instruments
 from health_prober.ledger import Ledger
@@ -84,6 +85,7 @@ class Jobs:
         account = self._account(endpoint)
         if account is None:
             self._instruments.probes.labels(endpoint.provider.name, "no_credential").inc()
+            tracing.came_to("no_credential")
             message = "this prober has no key for its accounts: give it those that routers have"
             self._notes.stand(Kind.NO_CREDENTIAL, f"endpoint {endpoint.id}", message, self._lasting_s(job.task.interval_s))
             return 0
@@ -104,12 +106,14 @@ class Jobs:
         )
         self._ledger.begin(sent)
         begun = self._clock()
-        try:
-            heard = await self._calls.ask(request, endpoint, account, timeout_s, request_id, first_s)
-        except asyncio.CancelledError:
-            self._ledger.settle(sent, Came(None, self._clock() - begun, cancelled=True))
-            raise
-        cost = self._ledger.settle(sent, Came(heard.failure, heard.latency_s, heard.ttft_s, heard.usage, heard.output_bytes))
+        with tracing.attempt(request, endpoint, account, (request_id, attempt_id)) as work:
+            try:
+                heard = await self._calls.ask(request, endpoint, account, timeout_s, request_id, first_s, tracing.header_line(work))
+            except asyncio.CancelledError:
+                self._ledger.settle(sent, Came(None, self._clock() - begun, cancelled=True))
+                raise
+            cost = self._ledger.settle(sent, Came(heard.failure, heard.latency_s, heard.ttft_s, heard.usage, heard.output_bytes))
+            tracing.heard_back(work, heard, cost)
         if cost:
             self._instruments.cost.labels(endpoint.provider.name).inc(cost / PICO)
         if heard.failure is not None and heard.failure.failure_class is FailureClass.TIMEOUT and heard.failure.may_have_run:
@@ -131,6 +135,7 @@ class Jobs:
         endpoint, about = job.endpoint, f"endpoint {job.endpoint.id}"
         outcome = _OUTCOMES[type(verdict)]
         self._instruments.probes.labels(endpoint.provider.name, outcome).inc()
+        tracing.came_to(outcome, account.name)
         up = self._instruments.up.labels(endpoint.id, endpoint.model)
         if not isinstance(verdict, Well):
             self._say(verdict, heard, job, account, outcome)
@@ -219,6 +224,7 @@ class Jobs:
         passed = passes(capability, heard.answer)
         if passed is None:
             return
+        tracing.checked(capability, passed=passed)
         about = f"endpoint {endpoint.id}"
         before = await self._notes.score(about, capability)
         score = scored(1.0 if before is None else before, passed)
@@ -236,7 +242,10 @@ class Jobs:
         account, about = job.account, f"account {job.account.name}"
         if account.name not in set(self._usable()):
             return
-        told = await self._calls.balance(job.api, job.provider, account, BALANCE_S, f"prb_{new_attempt_id()[4:]}")
+        request_id = f"prb_{new_attempt_id()[4:]}"
+        with tracing.asked_balance(job.provider, account) as work:
+            told = await self._calls.balance(job.api, job.provider, account, BALANCE_S, request_id, tracing.header_line(work))
+            tracing.failed(work, told if isinstance(told, Failure) else None)
         lasting_s = self._lasting_s(job.task.interval_s)
         if isinstance(told, Failure):
             log.info("the balance of %s is not known: %s", about, told.message, extra=fields(event="balance", account=account.name))

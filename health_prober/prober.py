@@ -15,6 +15,7 @@ from contextlib import suppress
 from health_prober.instruments import Instruments
 from health_prober.jobs import Jobs
 from health_prober.notes import Notes
+from health_prober.tracing import Traces, carried_out, granted
 from n4n.core.breaker import Breaker
 from n4n.core.catalog import Snapshot
 from n4n.core.errors import StoreUnavailable
@@ -24,6 +25,7 @@ from n4n.core.probes.findings import Kind
 from n4n.core.probes.schedule import Schedule, Task, jittered, most_at_once
 from n4n.core.probes.verdict import is_spared
 from n4n.core.probes.work import Job, Probe, Work, pace, work_of
+from n4n.runtime import spans
 from n4n.runtime.health import SharedHealth
 from n4n.runtime.probes import turns
 from n4n.runtime.stores import Store
@@ -52,10 +54,11 @@ class Prober:
         clock: Callable[[], float],
         wall: Callable[[], float],
         draw: Callable[[], float],
+        traces: Traces | None = None,
     ) -> None:
         self._name, self._store, self._health, self._jobs, self._notes = name, store, health, jobs, notes
         self._instruments, self._catalog, self._dialects = instruments, catalog, dialects
-        self._clock, self._wall, self._draw = clock, wall, draw
+        self._clock, self._wall, self._draw, self._traces = clock, wall, draw, traces
         self.schedule = Schedule(name)
         self.turned_at = clock()
         self._receipts = Receipts()
@@ -110,6 +113,8 @@ class Prober:
         self._turn_s, self._alive_s = pace(work)
         self._health.keep_only(snapshot.endpoints)
         self.schedule.plan(tasks, self._clock())
+        if self._traces is not None:
+            self._traces.keep_only(tasks)
         for about in before.unaskable.keys() - work.unaskable.keys():
             self._notes.clear(Kind.MISCONFIGURED, about)
         for about, problem in work.unaskable.items():
@@ -126,17 +131,19 @@ class Prober:
         claims = tuple([self._claim(task) for task in due])
         said = self._said(claims, most)
         told = dict(self._ended)
+        turn = None if self._traces is None else self._traces.turn()
         try:
             answer = turns.heard(said, await self._store.command(turns.turn(said)))
         except StoreUnavailable:
-            self._alone(due[: max(0, most)], group)
+            self._alone(due[: max(0, most)], group, turn)
             return
         self._heard(answer, told)
+        granted(turn, len(due), answer.waits.count(0), len(answer.members), alone=False)
         for task, wait in zip(due, answer.waits, strict=True):
             if wait:
                 self.schedule.refused(task.name, self._clock() + wait / 1000)
             else:
-                self._begin(task, group)
+                self._begin(task, group, turn)
 
     def _said(self, claims: tuple[Claim, ...], most: int, *, alive_s: float | None = None) -> Turn:
         now = self._clock()
@@ -162,6 +169,8 @@ class Prober:
             return True
         self.schedule.refused(task.name, seen.good_at + jittered(task.interval_s, self._draw()))
         self._instruments.probes.labels(job.endpoint.provider.name, "spared").inc()
+        if self._traces is not None:
+            self._traces.spared(task.name)
         return False
 
     def _heard(self, answer: Answer, told: dict[str, float]) -> None:
@@ -174,7 +183,7 @@ class Prober:
         self._ended = {name: again for name, again in self._ended.items() if told.get(name) != again}
         self.schedule.know(answer.members, now)
 
-    def _alone(self, due: list[Task], group: asyncio.TaskGroup) -> None:
+    def _alone(self, due: list[Task], group: asyncio.TaskGroup, turn: spans.Work | None) -> None:
         """No answer: after a few turns the last known share is done without asking."""
         self._missed += 1
         if self._missed == AWAY_TURNS:
@@ -182,11 +191,13 @@ class Prober:
         if self._missed < AWAY_TURNS:
             return
         self._ended.clear()  # the leases are over by the time that Redis is back
+        before = self.schedule.running
         for task in due:
             if self._affords(task):
-                self._begin(task, group)
+                self._begin(task, group, turn)
             else:
                 self.schedule.refused(task.name, self._clock() + task.interval_s)
+        granted(turn, len(due), self.schedule.running - before, len(self.schedule.members), alone=True)
 
     def _affords(self, task: Task) -> bool:
         """Whether this prober's part of what was left pays for it."""
@@ -199,18 +210,19 @@ class Prober:
 
     # --- tasks ---
 
-    def _begin(self, task: Task, group: asyncio.TaskGroup) -> None:
+    def _begin(self, task: Task, group: asyncio.TaskGroup, turn: spans.Work | None) -> None:
         job = self._work.jobs[task.name]
         self.schedule.granted(task.name)
         self._receipts.begin(task)
-        group.create_task(self._carry_out(job), name=task.name)
+        group.create_task(self._carry_out(job, turn), name=task.name)
 
-    async def _carry_out(self, job: Job) -> None:
+    async def _carry_out(self, job: Job, turn: spans.Work | None) -> None:
         begun, task = self._clock(), job.task
         cost: int | None = None
         wait_s = 0.0  # where we are stopped meanwhile, another may do it at once
         try:
-            cost = await self._jobs.run(job)
+            with carried_out(self._traces, job, turn):
+                cost = await self._jobs.run(job)
             wait_s = jittered(again_s(task.interval_s, self._factor(task), self._board_ms(), self._draw()), self._draw())
         finally:
             self._receipts.settle(task.name, cost)

@@ -7,6 +7,7 @@ empty context.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar, Token
@@ -59,8 +60,9 @@ class Work:
         if self._before is not None:
             with suppress(ValueError):  # a generator that was left is closed by the loop, in another context
                 _CURRENT.reset(self._before)
+            self._before = None
         if kind is not None and not self.end_ns:
-            self.fail(kind.__name__)
+            self.fail("cancelled" if issubclass(kind, asyncio.CancelledError) else kind.__name__)
         self.end()
 
     @property

@@ -18,6 +18,7 @@ from health_prober.ledger import Ledger
 from health_prober.notes import Notes
 from health_prober.prober import Prober
 from health_prober.stalls import Stalls
+from health_prober.tracing import Traces
 from n4n.core.catalog import Snapshot, compile_snapshot
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.document import parse_document
@@ -27,7 +28,9 @@ from n4n.core.probes.findings import Finding
 from n4n.runtime.health import SharedHealth
 from n4n.runtime.probes import findings
 from n4n.runtime.segments import Segments
+from n4n.runtime.spans import Tracer
 from n4n.runtime.stores import Store
+from n4n.runtime.tracing import Tracing
 from n4n.runtime.upstream import Upstream
 from tests.support.store import open_store
 
@@ -101,6 +104,7 @@ async def running_prober(
     name: str = "p1",
     secrets: Mapping[str, str] | None = None,
     wall: Callable[[], float] = time.time,
+    tracing: Tracing | None = None,
 ) -> AsyncIterator[RunningProber]:
     """At work over `document`. `secrets`: by account; None: every account has one."""
     catalog = compiled(document)
@@ -133,6 +137,7 @@ async def running_prober(
         prober = Prober(
             name, store, health, jobs, notes, instruments,
             catalog=lambda: catalog, dialects=frozenset(DIALECTS), clock=clock, wall=wall, draw=draw,
+            traces=None if tracing is None else Traces(Tracer(tracing, time.time_ns)),
         )  # fmt: skip
         with tempfile.TemporaryDirectory() as folder:
             ledger.segments = Segments(Path(folder), name, carried=ledger.unsettled, segment_bytes=1 << 20)
