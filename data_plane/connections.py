@@ -165,6 +165,7 @@ class Connection(Turns):
         """It is gone, and everything that was written with it."""
         self.door.left()
         self.wire = None
+        self._rests()
         self._unclogged()
         super().connection_lost(exc)
 
@@ -214,7 +215,7 @@ class Connection(Turns):
         if wire is None or wire.is_closing():
             raise ConnectionError("the client is gone")
         self.answering = True
-        if len(piece) > AT_ONCE:
+        if len(piece) > AT_ONCE or self.door.at_work == 1:  # who is alone waits for nobody, and nothing else of its request for it
             self.flush()
             wire.write(piece)
         elif self._unsent:
@@ -250,6 +251,7 @@ class Connection(Turns):
         if self._unsent:  # of the answer before it
             self.flush()
         self.head.reset()
+        self.door.at_work += not self.busy
         self.body, self.busy, self.answering = body, True, False
 
     async def finish_response(
@@ -267,9 +269,14 @@ class Connection(Turns):
 
     def answered(self) -> None:
         """An answer is out: from here on the next head's time counts."""
-        self.busy = False
+        self._rests()
         if self.head.since is not None:
             self.head.since = self.door.clock()
+
+    def _rests(self) -> None:
+        """No request of this connection is being answered."""
+        self.door.at_work -= self.busy
+        self.busy = False
 
     async def _last_answer(self, refused: Refused) -> web.StreamResponse:
         """Sends the end, then gives the client a moment to take it before the connection is closed over its unread bytes."""
@@ -386,6 +393,7 @@ class Door(web.Server):
         self.bounds, self.refusal, self._full = bounds, refusal, full
         self.clock = asyncio.get_running_loop().time
         self.wall = time.time
+        self.at_work = 0  # connections whose request is being answered
         self._leaving: list[Connection] = []
         self._open = 0
         self._round: asyncio.TimerHandle | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -281,3 +282,18 @@ async def test_a_client_that_waits_is_told_to_send_its_body_and_one_that_must_no
                 answer = await client.answer()
                 assert (answer.status, answer.headers["connection"]) == (status, "close")
     assert len(upstream.calls) == 1
+
+
+async def test_whoever_was_answered_or_left_is_not_at_work_any_more():
+    """By that number an answer knows whether it is alone, and leaves at once."""
+    async with ScriptedUpstream() as provider, running_router(catalog(provider.base_url)) as router:
+        for sent in (ask(), ask() + ask(), MODELS, ask(auth=b"Authorization: Bearer x"), b"no request\r\n\r\n", ask()[:-1]):
+            async with await RawClient.to(router.port) as client:
+                client.send(sent)
+                for _ in range(sent.count(b"HTTP/1.1")):
+                    if sent != ask()[:-1]:
+                        await client.answer()
+        async with asyncio.timeout(5):
+            while router.door.at_work:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert router.door.at_work == 0

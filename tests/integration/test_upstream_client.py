@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -284,9 +285,11 @@ async def test_what_comes_before_its_request_has_left_is_nobodys_answer(comes):
         await call(upstream, provider.base_url)
         (one,) = upstream._pools.values()
         idle = next(iter(one._idle))
+        one.taken += 1  # as where another call runs: one that is alone leaves at once
         calling = asyncio.create_task(call(upstream, provider.base_url))
         while idle.state is not State.LEAVING:  # noqa: ASYNC110
             await asyncio.sleep(0)
+        one.taken -= 1
         if comes is None:
             idle.connection_lost(None)
         elif comes:
@@ -299,14 +302,32 @@ async def test_what_comes_before_its_request_has_left_is_nobodys_answer(comes):
         assert (len(provider.calls), provider.connections) == (2, 2)
 
 
+async def test_a_request_that_is_alone_leaves_at_once_and_not_on_a_connection_that_was_spoilt():
+    async with ScriptedUpstream() as provider, client() as upstream:
+        await call(upstream, provider.base_url)
+        (one,) = upstream._pools.values()
+        for spoil in (False, True):
+            idle = next(iter(one._idle))
+            if spoil:
+                idle._transport.get_extra_info("socket").shutdown(socket.SHUT_RD)  # the socket says so, the loop has not looked yet
+            calling = asyncio.create_task(call(upstream, provider.base_url))
+            while idle in one._idle:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            assert idle.sent is not spoil
+            assert (await calling)[0] == 200
+        assert (len(provider.calls), provider.connections) == (3, 2)
+
+
 async def test_a_request_whose_caller_left_in_the_same_turn_is_not_sent():
     async with ScriptedUpstream() as provider, client() as upstream:
         await call(upstream, provider.base_url)
         (one,) = upstream._pools.values()
         idle = next(iter(one._idle))
+        one.taken += 1
         calling = asyncio.create_task(call(upstream, provider.base_url))
         while idle.state is not State.LEAVING:  # noqa: ASYNC110
             await asyncio.sleep(0)
+        one.taken -= 1
         idle.abort()
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -12,10 +12,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import SimpleNamespace
+from typing import cast
 
 import aiohttp
 from aiohttp import web
 
+from data_plane.connections import Door
 from data_plane.health import Health
 from data_plane.idempotency import Once
 from data_plane.meter import Meter
@@ -96,6 +98,7 @@ class RunningRouter:
     state: SimpleNamespace
     web: Web
     _read_fd: int
+    door: Door
     key: str = KEY
     once: Mapping[str, int] = field(default_factory=dict)  # what became of requests with an idempotency key
 
@@ -200,14 +203,15 @@ async def running_router(
     instruments = instruments_of_tests()
     tracer = None if tracing is None else Tracer(tracing, time.time)
     served = Web(router, Meter(instruments, LineWriter(write_fd, loop), tracer=tracer), settings or Settings())
-    runner = web.ServerRunner(served.server())
+    door = cast(Door, served.server())
+    runner = web.ServerRunner(door)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
     try:
         async with aiohttp.ClientSession() as http:
-            yield RunningRouter(f"http://127.0.0.1:{port}/v1", port, http, router, state, served, read_fd, once=once_counted)
+            yield RunningRouter(f"http://127.0.0.1:{port}/v1", port, http, router, state, served, read_fd, door, once=once_counted)
     finally:
         if store is not None:
             for task in keeping:

@@ -46,10 +46,14 @@ class Upstream:
         """
         return Sending(self, request, request_id, phases, extra)
 
-    def soon(self, connection: Connection, request: bytes) -> None:
+    def soon(self, connection: Connection, request: bytes, *, alone: bool) -> None:
         """What is sent in one turn of the loop leaves at its end, all in a row: then whoever is at the other side, if it is this machine,
-        wakes once for many requests, and each connection is asked in the very moment before whether it still stands."""
+        wakes once for many requests, and each connection is asked in the very moment before whether it still stands. A request that is
+        `alone` leaves at once."""
         connection.send_soon(request)
+        if alone:
+            connection.leave()
+            return
         if not self._leaving:
             self._loop.call_soon(self._leave)
         self._leaving.append(connection)
@@ -154,7 +158,7 @@ class Sending:
         connect_s = 0.0
         try:
             if connection is not None:
-                upstream.soon(connection, start + request.body)
+                upstream.soon(connection, start + request.body, alone=pool.lent == 1)
                 came = await connection.head(until)
             if connection is None or not connection.sent:
                 begun = upstream.clock()

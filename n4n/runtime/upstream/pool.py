@@ -43,6 +43,11 @@ class Pool:
     def __repr__(self) -> str:
         return f"<Pool {self.taken} of {self.most or 'any number'} taken, {len(self._idle)} idle, {len(self._queue)} wait>"
 
+    @property
+    def lent(self) -> int:
+        """Connections that are in use, or are being made."""
+        return self.taken - len(self._idle)
+
     def lend_now(self) -> Connection | None:
         """An idle connection."""
         idle = self._idle
