@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check bench bench-discovery soak soak-limits soak-memory soak-probers soak-budgets soak-ledger soak-reports soak-health proto lock format
+.PHONY: help install up test check bench bench-discovery soak soak-limits soak-memory soak-probers soak-budgets soak-ledger soak-reports soak-dashboards soak-health proto lock format
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,9 @@ soak-ledger: $(VENV)/dev.stamp  ## twice 20,000 mixed requests beside a provider
 
 soak-reports: $(VENV)/dev.stamp  ## reports over a million rows, and rows that come in while a router serves (ARGS="--rows 100000")
 	@$(BIN)/python -m tests.soak.reports $(ARGS)
+
+soak-dashboards: $(VENV)/dev.stamp  ## five minutes of traffic, as deployed, and what every panel of every dashboard shows then (ARGS="--minutes 1")
+	@$(BIN)/python -m tests.soak.dashboards $(ARGS)
 
 proto: $(VENV)/dev.stamp  ## generate the stubs in n4n/v1 from proto/
 	@$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. proto/n4n/v1/*.proto

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import yaml
 
 from n4n.runtime.settings import Settings
 from tests.support import compose
@@ -24,7 +25,10 @@ from tests.support.router import catalog
 from tests.support.stores import libpq_url
 from tests.support.upstream import HostedUpstream, running_upstream
 
-SECRETS = {"POSTGRES_PASSWORD": "not-a-real-password", "N4N_ADMIN_TOKEN": ADMIN_TOKEN, "N4N_NODE_TOKEN": NODE_TOKEN}
+SECRETS = {
+    "POSTGRES_PASSWORD": "not-a-real-password", "GRAFANA_PASSWORD": "not-one-either", "N4N_ADMIN_TOKEN": ADMIN_TOKEN,
+    "N4N_NODE_TOKEN": NODE_TOKEN,
+}  # fmt: skip
 # From the Compose specification: what this file uses and may use.
 SERVICE_KEYS = {
     "build", "cap_drop", "command", "depends_on", "env_file", "environment", "healthcheck", "image", "init", "ports", "profiles",
@@ -68,9 +72,38 @@ def test_the_file_holds_only_keys_that_compose_knows(services: dict[str, Service
     assert all((compose.ROOT / name).is_file() for name in mounted if name.startswith("."))
 
 
+def test_grafana_reads_the_database_with_a_role_and_a_password_of_its_own(services: dict[str, Service]) -> None:
+    sources = yaml.safe_load((compose.ROOT / "deploy/grafana/provisioning/datasources/n4n.yaml").read_text())["datasources"]
+    [ledger] = [one for one in sources if one["type"] == "grafana-postgresql-datasource"]
+    maker, grafana = services["grafana-reader"], services["grafana"]
+
+    assert ledger["secureJsonData"]["password"] == "$GRAFANA_PASSWORD"
+    assert f"CREATE ROLE {ledger['user']}" in (compose.ROOT / "deploy/grafana/reader.sql").read_text()
+    assert environ_of(maker)["GRAFANA_PASSWORD"] == environ_of(grafana)["GRAFANA_PASSWORD"] == SECRETS["GRAFANA_PASSWORD"]
+    assert "POSTGRES_PASSWORD" not in environ_of(grafana)
+    assert environ_of(maker)["PGPASSWORD"] == environ_of(services["postgres"])["POSTGRES_PASSWORD"]
+    mounted = {str(volume).split(":")[0] for volume in cast(list[str], grafana["volumes"])}
+    pages = {f"./deploy/grafana/dashboards/{path.name}" for path in (compose.ROOT / "deploy/grafana/dashboards").glob("*.json")}
+    assert pages <= mounted
+
+
+def test_prometheus_scrapes_every_role_where_it_answers(services: dict[str, Service]) -> None:
+    settings = yaml.safe_load((compose.ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    [job] = settings["scrape_configs"]
+    ports = {"data-plane": "N4N_PORT", "control-plane": "N4N_METRICS_PORT", "prober": "N4N_PROBER_PORT"}
+    known = {field.name.upper(): str(field.default) for field in fields(Settings)}
+
+    scraped = {target for group in job["static_configs"] for target in group["targets"]}
+    assert scraped == {
+        f"{name}:{environ_of(one).get(ports[role], known[ports[role].removeprefix('N4N_')])}"
+        for role in ports
+        for name, one in ours(services, role).items()
+    }
+
+
 def test_there_are_two_of_each_plane_and_one_of_each_store(services: dict[str, Service]) -> None:
     watching = {name for name, service in services.items() if service.get("profiles") == ["monitoring"]}
-    assert watching == {"prometheus", "otel-collector", "tempo", "grafana"}
+    assert watching == {"prometheus", "otel-collector", "tempo", "grafana", "grafana-reader"}
     assert set(services) - set(ours(services)) - watching == {"postgres", "redis", "balancer"}
     assert sorted(ours(services)) == [f"{role}-{number}" for role in ("control-plane", "data-plane", "prober") for number in (1, 2)]
     for role, differs in (("control-plane", set()), ("data-plane", {"N4N_NODE"}), ("prober", {"N4N_NODE"})):

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+import yaml
+from psycopg import errors
 
-from control_plane.ledger import Ledger
+from control_plane.schema import migrate
 from control_plane.service_levels import ServiceLevels
-from tests.integration.test_watchers import a_row
-from tests.support import dashboards
-from tests.support.answers import completion, error, sse, usage
-from tests.support.house import House, eventually, running_house
-from tests.support.prometheus import PROMETHEUS, a_prometheus, asked
+from tests.support import dashboards, watched
+from tests.support.compose import ROOT
+from tests.support.dashboards import Panel
+from tests.support.prometheus import PROMETHEUS
 from tests.support.stores import libpq_url
-from tests.support.upstream import HostedUpstream, running_upstream
 
 WITHIN_S = 60.0
+SOURCES = {
+    one["uid"]: one["type"]
+    for one in yaml.safe_load((ROOT / "deploy/grafana/provisioning/datasources/n4n.yaml").read_text())["datasources"]
+}
+# Of Grafana's own: panel types, and units by https://github.com/grafana/grafana, packages/grafana-data/src/valueFormats/categories.ts.
+PANELS = {"timeseries", "stat", "table", "barchart"}
+UNITS = {"short", "percentunit", "s", "ms", "ops", "reqps", "bytes", "currencyUSD"}
+BUILT_IN = {"__timeFilter"}
+
+
+def every_document() -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(dashboards.FOLDER.glob("*.json"))]
 
 
 def test_the_files_are_what_the_table_says() -> None:
@@ -40,126 +48,112 @@ def test_panels_stand_beside_each_other_and_ids_are_their_own() -> None:
     for board in dashboards.DASHBOARDS:
         panels: Any = dashboards.document(board)["panels"]
         assert len({panel["id"] for panel in panels}) == len(panels)
-        taken = {
-            (x, panel["gridPos"]["y"])
-            for panel in panels
-            for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
-        }
-        assert len(taken) == sum(panel["gridPos"]["w"] for panel in panels)
+        places = [panel["gridPos"] for panel in panels]
+        assert all(at["x"] >= 0 and at["x"] + at["w"] <= 24 for at in places)
+        taken = {(x, at["y"]) for at in places for x in range(at["x"], at["x"] + at["w"])}
+        assert len(taken) == sum(at["w"] for at in places)
 
 
-def document(well: HostedUpstream, busy: HostedUpstream, denied: HostedUpstream) -> dict[str, object]:
-    """Something for every panel: short quota, no price, a provider that is busy, an account that is denied."""
-    priced = {"price": {"input_per_1m": 2.5, "output_per_1m": 10}}
-    probed = {"probe": {"interval_sec": 2}}
-    upstreams = {"well": well, "busy": busy, "denied": denied}
-    return {
-        "providers": {name: {"dialect": "openai", "base_url": one.base_url, "allow_private": True} for name, one in upstreams.items()},
-        "accounts": {
-            "short": {"provider": "well", "credential": "env:CANARY", "limits": {"rpm": 120, "burst": 2}},
-            **{f"of-{name}": {"provider": name, "credential": "env:CANARY"} for name in upstreams},
-        },
-        "models": {
-            "m": probed,
-            "limited": {},
-            "unpriced": {},
-            "falls": {"strategy": "cost", "retry": {"max_retries": 3, "backoff_ms": 1}},
-            "denied": {"retry": {"max_retries": 0}},
-        },
-        "endpoints": {
-            "m-well": {"model": "m", "account": "of-well", "region": "eu", **priced},
-            "limited-short": {"model": "limited", "account": "short", **priced},
-            "unpriced-well": {"model": "unpriced", "account": "of-well"},
-            "falls-busy": {"model": "falls", "account": "of-busy", "price": {"input_per_1m": 0.1, "output_per_1m": 0.1}},
-            "falls-well": {"model": "falls", "account": "of-well", **priced},
-            "denied-denied": {"model": "denied", "account": "of-denied", **priced},
-        },
-    }
+def test_pages_are_what_grafanas_provisioning_takes() -> None:
+    pages = every_document()
+    assert len({page["uid"] for page in pages}) == len({page["title"] for page in pages}) == len(pages)
+    for page in pages:
+        assert 8 <= len(page["uid"]) <= 40 and re.fullmatch(r"[a-zA-Z0-9_-]+", page["uid"])
+        assert "id" not in page, "the number is Grafana's own"
+        assert page["schemaVersion"] >= 36 and page["timezone"] == "utc"
+        assert set(page["time"]) == {"from", "to"}
 
 
-def asks(house: House, **fields: object) -> None:
-    """One request, however it ends."""
-    key = fields.pop("idempotency", None)
-    headers = {"authorization": f"Bearer {house.api_key}", "content-type": "application/json"}
-    if key is not None:
-        headers["idempotency-key"] = str(key)
-    body = json.dumps({"messages": [{"role": "user", "content": "How are you?"}], **fields}).encode()
-    with suppress(OSError):
-        request = urllib.request.Request(f"{house.base_url}/chat/completions", body, headers)
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            answer.read()
+def test_panels_name_sources_that_are_provisioned_and_types_and_units_that_grafana_has() -> None:
+    for page in every_document():
+        for panel in page["panels"]:
+            assert panel["type"] in PANELS, panel["title"]
+            units = [panel["fieldConfig"]["defaults"]["unit"]]
+            units += [prop["value"] for one in panel["fieldConfig"]["overrides"] for prop in one["properties"] if prop["id"] == "unit"]
+            assert set(units) <= UNITS, panel["title"]
+            assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+            for holder in (panel, *panel["targets"]):
+                source = holder["datasource"]
+                assert SOURCES[source["uid"]] == source["type"], panel["title"]
+            for target in panel["targets"]:
+                assert ("rawSql" in target) == (panel["datasource"]["type"] != "prometheus")
 
 
-def traffic_of(house: House) -> None:
-    """A little of everything."""
-    with ThreadPoolExecutor(12) as pool:
-        for number in range(6):
-            pool.submit(asks, house, model="m")
-            pool.submit(asks, house, model="m", stream=True)
-            pool.submit(asks, house, model="limited")
-            pool.submit(asks, house, model="unpriced")
-            pool.submit(asks, house, model="falls")
-            pool.submit(asks, house, model="denied")
-            pool.submit(asks, house, model="m", idempotency=f"n{number // 2}")
+def test_every_variable_of_a_query_is_one_of_its_page_and_every_choice_is_used() -> None:
+    for page in every_document():
+        known = {one["name"]: one for one in page["templating"]["list"]}
+        used = set()
+        for panel in page["panels"]:
+            for target in panel["targets"]:
+                used |= set(re.findall(r"\$\{?(\w+)", target.get("expr", target.get("rawSql", ""))))
+        assert used - BUILT_IN == set(known), page["title"]
+        for choice in known.values():
+            assert (choice["type"], choice["multi"], choice["includeAll"]) == ("query", True, True)
+            assert SOURCES[choice["datasource"]["uid"]] == choice["datasource"]["type"]
+            assert choice["current"] == {"text": ["All"], "value": ["$__all"]}
 
 
-def _metrics_urls(house: House) -> list[str]:
-    runtime: Any = house.runtime
-    return list(runtime["metrics_urls"])
+def test_money_in_a_table_is_the_unit_of_its_money_alone() -> None:
+    tables = [
+        panel for page in every_document() for panel in page["panels"] if panel["type"] == "table" and "rawSql" in panel["targets"][0]
+    ]
+    for panel in tables:
+        assert panel["fieldConfig"]["defaults"]["unit"] == "short", panel["title"]
+        named = [one["matcher"]["options"] for one in panel["fieldConfig"]["overrides"]]
+        assert all(f" AS {name}" in panel["targets"][0]["rawSql"] for name in named)
 
 
-async def add_past_hours(database_url: str) -> None:
-    """Hours are added up when they are over: these are."""
-    now = datetime.now(UTC)
-    ledger = Ledger(database_url, lambda: now)
-    try:
-        past = [a_row(now - timedelta(hours=hours, minutes=1), hours, stream=True, ttft_ms=90.0) for hours in (1, 2)]
-        await ledger.take(past)
-    finally:
-        await ledger.close()
-    levels = ServiceLevels(database_url, lambda: now)
+def test_what_grafana_may_read_is_what_the_pages_show_and_not_to_be_changed(postgres_url: str) -> None:
+    migrate(postgres_url)
+    for _ in range(2):
+        done = watched.reader_sql(postgres_url)
+        assert done.returncode == 0, done.stderr
+    assert "not-a-real-password" not in done.stdout + done.stderr
+    for board in dashboards.DASHBOARDS:
+        for panel in board.panels:
+            for query, _ in panel.queries:
+                if panel.sql:
+                    watched.rows(postgres_url, query.replace("$model", "'m'"))
+    refused = (
+        "SELECT * FROM keys",
+        "SELECT before FROM audit",
+        "SELECT * FROM usage_ledger",
+        "DELETE FROM usage_by_day",
+        "CREATE TABLE x ()",
+    )
+    for statement in refused:
+        with psycopg.connect(libpq_url(postgres_url)) as connection:
+            connection.execute(b"SET ROLE n4n_reader")
+            with pytest.raises(errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
+
+
+def test_what_is_no_number_is_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [{"value": [0, value]} for value in ("NaN", "+Inf", "0", "1.5")]
+    monkeypatch.setattr(watched, "asked", lambda base_url, query: found)
+    assert watched.series("http://127.0.0.1:1", "up") == 2
+
+
+async def add_up(database_url: str) -> None:
+    """What a control plane does every two minutes."""
+    levels = ServiceLevels(database_url, lambda: datetime.now(UTC))
     try:
         await levels.add_up()
     finally:
         await levels.close()
 
 
-def rows_of(database_url: str, query: str) -> int:
-    """How many rows a panel's SQL gives of the last month, Grafana's macro put in."""
-    told = query.replace("$__timeFilter(day)", "day >= now() - interval '30 days'")
-    for column in ("hour", "minute", "at"):
-        told = told.replace(f"$__timeFilter({column})", f"{column} >= now() - interval '30 days'")
-    assert "$__" not in told, query
-    with psycopg.connect(libpq_url(database_url)) as connection:
-        return len(connection.execute(told.encode()).fetchall())
-
-
 @pytest.mark.skipif(PROMETHEUS is None, reason="there is no prometheus here; name one with N4N_TEST_PROMETHEUS")
 def test_every_panel_has_data_on_a_live_system(tmp_path: Path) -> None:
-    words = " ".join(f"w{number}" for number in range(40)).split()
-    with running_upstream() as well, running_upstream() as busy, running_upstream() as denied:
-        well.script(
-            then=lambda call: sse(*words, gap=0.005, usage=usage(11, 40)) if call.json.get("stream") is True else completion("pong")
-        )
-        busy.script(then=lambda call: error(503))
-        denied.script(then=lambda call: error(401, code="invalid_api_key"))
-        (tmp_path / "catalog.json").write_text(json.dumps(document(well, busy, denied)))
-        environ = {"CANARY": "sk-canary", "N4N_COUNT_ONE_IN": "1", "N4N_ALERT_LOOK_SEC": "1", "N4N_PROBERS": "1"}
-        with running_house(tmp_path, "--catalog", str(tmp_path / "catalog.json"), environ=environ) as house:
-            runtime: Any = house.runtime
-            asyncio.run(add_past_hours(runtime["database_url"]))
-            urls = eventually(lambda: found if len(found := _metrics_urls(house)) > 2 else None, "the prober's /metrics")
-            with a_prometheus(tmp_path, urls) as base_url:
-                wanted = [
-                    (board.name, panel, query) for board in dashboards.DASHBOARDS for panel in board.panels for query, _ in panel.queries
-                ]
-                deadline = time.monotonic() + WITHIN_S
-                while wanted and time.monotonic() < deadline:
-                    traffic_of(house)
-                    wanted = [
-                        one for one in wanted if not (rows_of(runtime["database_url"], one[2]) if one[1].sql else asked(base_url, one[2]))
-                    ]
-                assert [(name, panel.title) for name, panel, _ in wanted] == []
-                with urllib.request.urlopen(f"{base_url}/api/v1/rules", timeout=5) as answer:
-                    [group] = json.load(answer)["data"]["groups"]
-                assert [(rule["name"], rule["lastError"]) for rule in group["rules"] if rule.get("lastError")] == []
+    with watched.watched(tmp_path, environ={"N4N_ALERT_LOOK_SEC": "1"}) as live:
+        assert watched.reader_sql(live.database_url).returncode == 0
+        wanted = [(board, panel, query) for board in dashboards.DASHBOARDS for panel in board.panels for query, _ in panel.queries]
+        deadline = time.monotonic() + WITHIN_S
+        while wanted and time.monotonic() < deadline:
+            live.traffic()
+            asyncio.run(add_up(live.database_url))
+            wanted = [one for one in wanted if not live.shows(*one)]
+        assert [(board.name, panel.title) for board, panel, _ in wanted] == []
+        assert live.rule_errors() == []
+        for empty in ("sum(n4n_no_such_metric)", "vector(0) / vector(0)", "sum(n4n_no_such_metric) or vector(0)"):
+            assert not live.shows(dashboards.DASHBOARDS[0], Panel("empty", [(empty, "")]), empty), "an empty panel is found out"

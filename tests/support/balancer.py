@@ -126,7 +126,7 @@ class Balancer:
         """The ready member with the fewest connections that takes this one."""
         tried: set[Member] = set()
         while left := [member for member in self.members if member.ready and member not in tried]:
-            member = min(left, key=lambda one: one.connections)
+            member = min(left, key=lambda one: (one.connections, one.served))  # equals take turns, as HAProxy's do
             tried.add(member)
             member.connections += 1
             try:

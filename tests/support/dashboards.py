@@ -27,16 +27,29 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """What a page can be narrowed to: `$NAME` in its queries, several values or all. `query`: label_values(metric, label), or SQL."""
+
+    name: str
+    query: str
+    sql: bool = False
+
+
+@dataclass(frozen=True)
 class Dashboard:
     """One page."""
 
     name: str
     title: str
     panels: Sequence[Panel]
+    choices: Sequence[Choice] = ()
 
 
-def _p(share: float, metric: str, by: str) -> str:
-    return f"histogram_quantile({share}, sum by (le, {by}) (rate({metric}_bucket[5m])))"
+def _p(share: float, metric: str, by: str, only: str = "") -> str:
+    return f"histogram_quantile({share}, sum by (le, {by}) (rate({metric}_bucket{only}[5m])))"
+
+
+_MODEL = '{model=~"$model"}'
 
 
 _WITH_EXEMPLARS = ("llm_request_latency_seconds", "llm_ttft_seconds", "n4n_overhead_seconds", "gen_ai_server_request_duration_seconds")
@@ -67,14 +80,21 @@ DASHBOARDS: tuple[Dashboard, ...] = (
         "requests",
         "n4n: requests and fallbacks",
         (
-            Panel("Requests by outcome", [("sum by (status) (rate(llm_requests_total[5m]))", "{{status}}")], "reqps"),
-            Panel("Requests by model", [("sum by (provider, model) (rate(llm_requests_total[5m]))", "{{model}} at {{provider}}")], "reqps"),
+            Panel("Requests by outcome", [(f"sum by (status) (rate(llm_requests_total{_MODEL}[5m]))", "{{status}}")], "reqps"),
+            Panel(
+                "Requests by model",
+                [(f"sum by (provider, model) (rate(llm_requests_total{_MODEL}[5m]))", "{{model}} at {{provider}}")],
+                "reqps",
+            ),
             Panel(
                 "Latency",
-                [(_p(share, "llm_request_latency_seconds", "model"), f"{{{{model}}}} p{share * 100:.0f}") for share in (0.5, 0.95, 0.99)],
+                [
+                    (_p(share, "llm_request_latency_seconds", "model", _MODEL), f"{{{{model}}}} p{share * 100:.0f}")
+                    for share in (0.5, 0.95, 0.99)
+                ],
                 "s",
             ),
-            Panel("Time to first token, p95", [(_p(0.95, "llm_ttft_seconds", _BY_MODEL), "{{model}} at {{provider}}")], "s"),
+            Panel("Time to first token, p95", [(_p(0.95, "llm_ttft_seconds", _BY_MODEL, _MODEL), "{{model}} at {{provider}}")], "s"),
             Panel(
                 "What n4n adds",
                 [
@@ -115,9 +135,10 @@ DASHBOARDS: tuple[Dashboard, ...] = (
                 "Changes of endpoint per request",
                 [("sum(rate(llm_fallback_depth_sum[5m])) / sum(rate(llm_fallback_depth_count[5m]))", "mean")],
             ),
-            Panel("Tokens", [("sum by (direction) (rate(llm_tokens_total[5m]))", "{{direction}}")]),
+            Panel("Tokens per second", [(f"sum by (direction) (rate(llm_tokens_total{_MODEL}[5m]))", "{{direction}}")]),
             Panel("Log lines lost", [("sum(n4n_log_lines_dropped_total)", "lines")], kind="stat", width=4),
         ),
+        (Choice("model", "label_values(llm_requests_total, model)"),),
     ),
     Dashboard(
         "quotas",
@@ -223,7 +244,7 @@ DASHBOARDS: tuple[Dashboard, ...] = (
                 title,
                 [
                     (
-                        f"SELECT hour AS time, model || ' at ' || provider || ' ' || region AS metric, {column} AS value FROM sla_by_hour WHERE $__timeFilter(hour) ORDER BY 1",
+                        f"SELECT hour AS time, model || ' at ' || provider || ' ' || region AS metric, {column} AS value FROM sla_by_hour WHERE $__timeFilter(hour) AND model IN ($model) ORDER BY 1",
                         "",
                     )
                 ],
@@ -239,6 +260,7 @@ DASHBOARDS: tuple[Dashboard, ...] = (
                 ("Attempts", "attempts", "short"),
             )
         ),
+        (Choice("model", "SELECT DISTINCT model FROM sla_by_hour ORDER BY 1", sql=True),),
     ),
     Dashboard(
         "control-plane",
@@ -290,7 +312,7 @@ def document(board: Dashboard) -> dict[str, object]:
         panels.append(_panel(panel, number, x, y))
         x += panel.width
     return {
-        "uid": f"n4n-{board.name}",
+        "uid": f"n4n-page-{board.name}",
         "title": board.title,
         "tags": ["n4n"],
         "timezone": "utc",
@@ -299,8 +321,27 @@ def document(board: Dashboard) -> dict[str, object]:
         "refresh": "30s",
         "time": {"from": "now-30d" if board.name in ("spend", "sla") else "now-3h", "to": "now"},
         "links": [{"type": "dashboards", "tags": ["n4n"], "title": "n4n", "asDropdown": True, "keepTime": True}],
+        "templating": {"list": [_choice(choice) for choice in board.choices]},
         "panels": panels,
     }
+
+
+def _choice(choice: Choice) -> dict[str, object]:
+    told: dict[str, object] = {
+        "name": choice.name,
+        "label": choice.name.capitalize(),
+        "type": "query",
+        "datasource": SQL if choice.sql else PROMETHEUS,
+        "definition": choice.query,
+        "query": choice.query if choice.sql else {"qryType": 1, "query": choice.query, "refId": f"{choice.name}-values"},
+        "refresh": 2,  # when the span changes
+        "sort": 1,
+        "multi": True,
+        "includeAll": True,
+        "current": {"text": ["All"], "value": ["$__all"]},
+        "options": [],
+    }
+    return told if choice.sql else {**told, "allValue": ".*"}
 
 
 def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, object]:
@@ -311,9 +352,17 @@ def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, object]:
         "type": panel.kind,
         "datasource": source,
         "gridPos": {"h": _HEIGHT, "w": panel.width, "x": x, "y": y},
-        "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
+        "fieldConfig": _units(panel),
         "targets": [_target(panel, query, legend, chr(65 + index)) for index, (query, legend) in enumerate(panel.queries)],
     }
+
+
+def _units(panel: Panel) -> dict[str, object]:
+    """The unit of a graph; of a table, that of its columns `usd` alone."""
+    if panel.sql and panel.kind == "table" and panel.unit != "short":
+        overrides = [{"matcher": {"id": "byName", "options": "usd"}, "properties": [{"id": "unit", "value": panel.unit}]}]
+        return {"defaults": {"unit": "short"}, "overrides": overrides}
+    return {"defaults": {"unit": panel.unit}, "overrides": []}
 
 
 def _target(panel: Panel, query: str, legend: str, ref: str) -> dict[str, object]:

@@ -23,12 +23,12 @@ PROMETHEUS = os.environ.get("N4N_TEST_PROMETHEUS") or shutil.which("prometheus")
 
 
 @contextmanager
-def a_prometheus(folder: Path, urls: Sequence[str], *flags: str) -> Iterator[str]:
-    """Scrapes these every half a second, with our rules; its base URL."""
+def a_prometheus(folder: Path, urls: Sequence[str], *flags: str, interval: str = "500ms") -> Iterator[str]:
+    """Scrapes these, with our rules; its base URL."""
     targets = [urllib.parse.urlsplit(url).netloc for url in urls]
     rules = Path(dashboards.FOLDER).parent.parent / "prometheus" / "n4n.rules.yml"
     settings = {
-        "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
         "rule_files": [str(rules)],
         "scrape_configs": [{"job_name": "n4n", "static_configs": [{"targets": targets}]}],
     }
