@@ -44,6 +44,7 @@ from control_plane.watchers import Watchers
 from control_plane.webhooks import webhooks_of
 from n4n.core.breaker import Breaker
 from n4n.core.errors import StartFailed, StoreUnavailable
+from n4n.runtime.metrics_out import MetricsOut, metrics_out_of
 from n4n.runtime.open_attempts import LeftBehind
 from n4n.runtime.probes import findings
 from n4n.runtime.settings import Settings
@@ -83,6 +84,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
     repository, ledger = Repository(settings.database_url), Ledger(settings.database_url, _now, keep_days=settings.usage_keep_days)
     reports, ratings = Reports(settings.database_url), Ratings(settings.database_url)
     levels, publisher = ServiceLevels(settings.database_url, _now), Publisher(repository, poll_s=poll_s, tracer=tracer)
+    telling: MetricsOut | None = None
     roster = Roster(repository, place=place, now=_now, refresh_s=heartbeat_s)
     try:
         await _until_loaded(publisher, repository)
@@ -108,6 +110,7 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
             server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))
             port = _listen(server, settings, credentials)
             gauges = Gauges(publisher, roster, budgets, watchers, usage, reaper)
+            telling = metrics_out_of(os.environ, "control-plane", place, gauges.collect)
             with metrics_server(settings.admin_host, settings.metrics_port, gauges) as metrics_port:
                 looking = watchers if settings.alert_look_sec else None
                 async with _serving(server, publisher, roster, ledger, reaper, budgets, levels, looking):
@@ -116,13 +119,12 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
     finally:
         for database in (repository, ledger, reports, ratings, levels):
             await database.close()
-        await _last_spans(tracing)
+        await _last_words(tracing, telling)
 
 
-async def _last_spans(tracing: Tracing | None) -> None:
-    """In a thread: a receiver that is away would hold the loop for seconds."""
-    if tracing is not None:
-        await asyncio.to_thread(tracing.close)
+async def _last_words(*telling: Tracing | MetricsOut | None) -> None:
+    """In threads: a receiver that is away would hold the loop for seconds."""
+    await asyncio.gather(*[asyncio.to_thread(one.close) for one in telling if one is not None])
 
 
 @asynccontextmanager

@@ -39,14 +39,16 @@ from n4n.core.discovery import LinkRules
 from n4n.runtime import disk_snapshot, spans
 from n4n.runtime.control_link import ControlLink, Identity
 from n4n.runtime.credentials import Credentials
+from n4n.runtime.exemplars import of_this_node
 from n4n.runtime.follower import Follower, Pace
 from n4n.runtime.idempotency import Records
+from n4n.runtime.metrics_out import metrics_out_of
 from n4n.runtime.open_attempts import OpenAttempts
 from n4n.runtime.records import LineWriter
 from n4n.runtime.sealing import secret_of
 from n4n.runtime.segments import Segments
 from n4n.runtime.settings import Settings
-from n4n.runtime.telemetry import Instruments
+from n4n.runtime.telemetry import Instruments, metrics_here
 from n4n.runtime.tls import tls_of
 from n4n.runtime.tracing import tracing_of
 from n4n.runtime.upstream import Upstream
@@ -88,6 +90,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     if settings.counting_socket:
         ledger.counting = Counting(settings.counting_socket, settings.count_one_in, ledger, clock=clock)
     tracing = tracing_of(os.environ, "data-plane", node_name(settings))
+    telling = metrics_out_of(os.environ, "data-plane", settings.node or socket.gethostname(), of_this_node, metrics_here())
     served = Web(
         router, Meter(instruments, lines, ledger, None if tracing is None else Tracer(tracing, time.time), settings.log_one_in), settings
     )
@@ -157,8 +160,9 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
             segments.close()
             if limiting is not None:
                 await limiting.close()
-            if tracing is not None:
-                await asyncio.to_thread(tracing.close)
+            for out in (tracing, telling):
+                if out is not None:
+                    await asyncio.to_thread(out.close)
 
 
 def _intake(settings: Settings, runner: web.ServerRunner, server: web.Server, sock: socket.socket) -> Intake:

@@ -33,6 +33,7 @@ from n4n.runtime.control_link import ControlLink, Identity
 from n4n.runtime.credentials import Credentials
 from n4n.runtime.follower import Follower, Pace
 from n4n.runtime.health import SharedHealth
+from n4n.runtime.metrics_out import metrics_out_of
 from n4n.runtime.segments import Segments
 from n4n.runtime.settings import Settings
 from n4n.runtime.spans import Tracer
@@ -61,6 +62,7 @@ async def prober(settings: Settings) -> AsyncIterator[Prober]:
     if not settings.redis_url:
         raise StartFailed("N4N_REDIS_URL is empty; probers share their work there: give the one that routers have")
     instruments, clock, wall, draw = Instruments(), time.monotonic, time.time, random.random
+    telling = metrics_out_of(os.environ, "prober", node_name(settings), instruments.collect)
     credentials = Credentials(proxy=proxy_of(settings.egress_proxy))
     saved = settings.data_path / "prober" / "catalog.snapshot"
     follower = Follower(saved, credentials, pace=Pace(stale_after_s=settings.stale_after_sec), collections=(wire.CATALOG,))
@@ -113,8 +115,9 @@ async def prober(settings: Settings) -> AsyncIterator[Prober]:
             await usage.last_words(LAST_WORDS_S)
             segments.close()
             await store.close()
-            if tracing is not None:
-                await asyncio.to_thread(tracing.close)
+            for out in (tracing, telling):
+                if out is not None:
+                    await asyncio.to_thread(out.close)
 
 
 def _policies(catalog: Callable[[], Snapshot | None]) -> Callable[[str], Policies | None]:

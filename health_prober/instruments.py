@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 
 OUTCOMES = ("ok", "ill", "limited", "account_out", "gone", "misconfigured", "unclear", "spared", "no_credential")
 _LATENCY = (0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 5, 10)
@@ -31,6 +33,10 @@ class Instruments:
         self.nacks = Counter("n4n_catalog_nack", "Pushed versions refused.", registry=registry)
         self.store_up = Gauge("n4n_store_up", "Whether Redis can be used, 1 or 0.", registry=registry)
         self.usage_waiting = Gauge("n4n_usage_waiting_bytes", "Of the ledger, not taken by a control plane yet.", registry=registry)
+
+    def collect(self) -> Iterable[Metric]:
+        """As they stand now."""
+        return self._registry.collect()
 
     def exposition(self) -> bytes:
         """In Prometheus' text format."""

@@ -99,8 +99,13 @@ def _all_in(folder: Path) -> dict[tuple[str, frozenset[tuple[str, str]]], Noted]
     return newest
 
 
+def of_this_node() -> Iterator[Metric]:
+    """The metrics of every worker of this node, exemplars included."""
+    return _WithExemplars(metrics_here()).collect()
+
+
 def openmetrics() -> bytes:
-    """The metrics of every worker of this node in OpenMetrics' text format, exemplars included."""
+    """The same in OpenMetrics' text format."""
     registry = CollectorRegistry()
     registry.register(_WithExemplars(metrics_here()))
     return bytes(generate_latest(registry))  # type: ignore[no-untyped-call]

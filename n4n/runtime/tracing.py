@@ -96,12 +96,16 @@ def tracing_of(environ: Mapping[str, str], role: str, node: str) -> Tracing | No
     if kind not in ("", "otlp", "console"):
         raise StartFailed(f"OTEL_TRACES_EXPORTER is {kind[:40]!r}; n4n knows otlp, console and none")
     sampling = sampling_of(environ)
+    return Tracing(_exporter(kind, environ), resource_of(environ, role, node), sampling)
+
+
+def resource_of(environ: Mapping[str, str], role: str, node: str) -> Resource:
+    """Who tells it: `role` and `node` as above."""
     from opentelemetry.sdk.resources import Resource
 
     named = environ.get("OTEL_SERVICE_NAME") or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     facts = {"service.version": n4n.__version__, "service.instance.id": node, "service.namespace": "n4n"}
-    resource = Resource.create(facts if named else {**facts, "service.name": f"n4n-{role}"})
-    return Tracing(_exporter(kind, environ), resource, sampling)
+    return Resource.create(facts if named else {**facts, "service.name": f"n4n-{role}"})
 
 
 def _exporter(kind: str, environ: Mapping[str, str]) -> SpanExporter:

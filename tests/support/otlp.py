@@ -1,4 +1,4 @@
-"""A receiver of OpenTelemetry's traces, as a collector is one: gRPC and HTTP on free loopback ports, what came is kept."""
+"""A receiver of OpenTelemetry's traces and metrics, as a collector is one: gRPC and HTTP on free loopback ports, what came is kept."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest, ExportMetricsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
+    MetricsServiceServicer,
+    add_MetricsServiceServicer_to_server,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceServicer, add_TraceServiceServicer_to_server
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as WireMetric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Wire
 
 Value = str | int | float | bool | list[object] | None
@@ -34,11 +40,37 @@ class Seen:
         return f"<{self.kind} {self.name} {self.attributes}>"
 
 
+class SeenMetric:
+    """One metric of one sending, as it arrived. `points`: a number's value or a histogram's (count, sum, buckets), by its attributes."""
+
+    def __init__(self, metric: WireMetric, resource: Mapping[str, Value]) -> None:
+        self.name, self.unit, self.resource = metric.name, metric.unit, resource
+        self.kind = str(metric.WhichOneof("data"))
+        shape = getattr(metric, self.kind)
+        self.cumulative = getattr(shape, "aggregation_temporality", 0) == 2
+        self.points: dict[frozenset[tuple[str, Value]], Value | tuple[int, float, list[int]]] = {}
+        self.bounds: list[float] = []
+        self.traces: list[str] = []  # of exemplars
+        for point in shape.data_points:
+            key = frozenset((one.key, _value(one.value)) for one in point.attributes)
+            self.since_ns, self.at_ns = point.start_time_unix_nano, point.time_unix_nano
+            if self.kind == "histogram":
+                self.bounds = list(point.explicit_bounds)
+                self.points[key] = (point.count, point.sum, list(point.bucket_counts))
+                self.traces += [one.trace_id.hex() for one in point.exemplars]
+            else:
+                self.points[key] = point.as_double
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name} {self.points}>"
+
+
 class Receiver:
     """What came so far."""
 
     def __init__(self) -> None:
         self.spans: list[Seen] = []
+        self.metrics: list[SeenMetric] = []
         self.raw = b""  # all bodies, for a search
         self.grpc_port = self.http_port = 0
 
@@ -48,6 +80,13 @@ class Receiver:
         for group in request.resource_spans:
             resource = {one.key: _value(one.value) for one in group.resource.attributes}
             self.spans += [Seen(span, resource) for scope in group.scope_spans for span in scope.spans]
+
+    def take_metrics(self, request: ExportMetricsServiceRequest) -> None:
+        """One sending."""
+        self.raw += request.SerializeToString()
+        for group in request.resource_metrics:
+            resource = {one.key: _value(one.value) for one in group.resource.attributes}
+            self.metrics += [SeenMetric(metric, resource) for scope in group.scope_metrics for metric in scope.metrics]
 
     async def traces(self, count: int = 1, *, within_s: float = 10.0) -> list[list[Seen]]:
         """The traces that came, once there are so many that have a server's span; each with that span first."""
@@ -78,6 +117,15 @@ class _Service(TraceServiceServicer):
         return ExportTraceServiceResponse()
 
 
+class _MetricsService(MetricsServiceServicer):
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    def Export(self, request: ExportMetricsServiceRequest, context: grpc.ServicerContext) -> ExportMetricsServiceResponse:
+        self._receiver.take_metrics(request)
+        return ExportMetricsServiceResponse()
+
+
 @contextmanager
 def receiver() -> Iterator[Receiver]:
     """Listening while inside."""
@@ -88,7 +136,9 @@ def receiver() -> Iterator[Receiver]:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.path == "/v1/traces":
                 made.take(ExportTraceServiceRequest.FromString(body))
-            self.send_response(200 if self.path == "/v1/traces" else 404)
+            elif self.path == "/v1/metrics":
+                made.take_metrics(ExportMetricsServiceRequest.FromString(body))
+            self.send_response(200 if self.path in ("/v1/traces", "/v1/metrics") else 404)
             self.send_header("content-length", "0")
             self.end_headers()
 
@@ -98,6 +148,7 @@ def receiver() -> Iterator[Receiver]:
     with ThreadPoolExecutor(4) as pool, ThreadingHTTPServer(("127.0.0.1", 0), Posts) as http:
         server = grpc.server(pool, options=(("grpc.so_reuseport", 0),))
         add_TraceServiceServicer_to_server(_Service(made), server)
+        add_MetricsServiceServicer_to_server(_MetricsService(made), server)
         made.grpc_port, made.http_port = server.add_insecure_port("127.0.0.1:0"), http.server_address[1]
         server.start()
         serving = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05})
