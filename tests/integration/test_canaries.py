@@ -17,8 +17,9 @@ from psycopg import sql
 from tests.support import answers
 from tests.support.answers import completion, error, fails_after, partial, sse
 from tests.support.call import Call, Reply
-from tests.support.fleet import Fleet, Role, eventually, ready, running_fleet
+from tests.support.fleet import ADMIN_TOKEN, NODE_TOKEN, Fleet, Role, eventually, ready, running_fleet
 from tests.support.house import command_line, descendants
+from tests.support.otlp import Receiver, receiver
 from tests.support.script import Headers, Rst, Status, Whole
 from tests.support.stores import libpq_url
 from tests.support.upstream import HostedUpstream, running_upstream
@@ -26,41 +27,45 @@ from tests.support.upstream import HostedUpstream, running_upstream
 PROMPT, ANSWER = "canary-prompt-" + secrets.token_hex(8), "canary-answer-" + secrets.token_hex(8)
 PROVIDER_KEY, FILE_KEY = "sk-canary-" + secrets.token_hex(12), "sk-canary-file-" + secrets.token_hex(12)
 COOKIE = "canary-cookie-" + secrets.token_hex(8)
-TELLTALE = f"Incorrect API key provided: {PROVIDER_KEY} {FILE_KEY}. You asked: {PROMPT}"
 LONG = (f"{ANSWER} one ", "two ", "three ", "four ")
 
 
-def telling(status: int, code: str, kind: str = "api_error") -> Reply:
-    """An error of a provider that says back all it was sent."""
-    return error(status, code=code, type=kind, message=TELLTALE, headers={"set-cookie": COOKIE, "x-echo": PROVIDER_KEY})
+def faults(prompt: str) -> dict[str, Reply]:
+    """What a provider does, by model. It says back all that it was sent, `prompt` too."""
+    telltale = f"Incorrect API key provided: {PROVIDER_KEY} {FILE_KEY}. You asked: {prompt}"
+
+    def telling(status: int, code: str, kind: str = "api_error") -> Reply:
+        return error(status, code=code, type=kind, message=telltale, headers={"set-cookie": COOKIE, "x-echo": PROVIDER_KEY})
+
+    return {
+        "good": lambda call: sse(*LONG) if call.json.get("stream") else completion(ANSWER),
+        "uncounted": lambda call: sse(*LONG, usage=None) if call.json.get("stream") else completion(ANSWER, usage=None),
+        "bad-request": telling(400, "invalid_value", "invalid_request_error"),
+        "context": telling(400, "context_length_exceeded", "invalid_request_error"),
+        "policy": telling(400, "content_filter", "invalid_request_error"),
+        "auth": telling(401, "invalid_api_key"),
+        "denied": telling(403, "forbidden"),
+        "gone": telling(404, "model_not_found"),
+        "limited": telling(429, "rate_limit_exceeded"),
+        "quota": telling(429, "insufficient_quota"),
+        "server": telling(500, "server_error"),
+        "overloaded": telling(503, "overloaded"),
+        "page": (Status(502), Headers((("content-type", "text/html"),)), Whole(f"<html>{telltale}</html>".encode())),
+        "redirect": (Status(302), Headers((("location", f"http://127.0.0.1/{PROVIDER_KEY}"),)), Whole(telltale.encode())),
+        "garbled": (answers.JSON, Whole(f'{{"choices": [{{"message": {{"content": "{ANSWER} {prompt}'.encode())),
+        "error-in-200": (answers.JSON, Whole(json.dumps({"error": {"message": telltale, "code": "server_error"}}).encode())),
+        "empty": answers.nothing(),
+        "reset": answers.reset(),
+        "cut-early": (*partial(ANSWER), Rst()),
+        "cut-late": (*partial(*LONG), Rst()),
+        "silent-end": answers.silent_end(*LONG),
+        "error-event": fails_after(*LONG, code="server_error", type=telltale),
+        "corrupt": (*partial(*LONG), answers.Raw(f"data: {{{telltale}\n\n".encode())),
+        "hang": answers.hang_after(*LONG),
+    }
 
 
-FAULTS: dict[str, Reply] = {
-    "good": lambda call: sse(*LONG) if call.json.get("stream") else completion(ANSWER),
-    "uncounted": lambda call: sse(*LONG, usage=None) if call.json.get("stream") else completion(ANSWER, usage=None),
-    "bad-request": telling(400, "invalid_value", "invalid_request_error"),
-    "context": telling(400, "context_length_exceeded", "invalid_request_error"),
-    "policy": telling(400, "content_filter", "invalid_request_error"),
-    "auth": telling(401, "invalid_api_key"),
-    "denied": telling(403, "forbidden"),
-    "gone": telling(404, "model_not_found"),
-    "limited": telling(429, "rate_limit_exceeded"),
-    "quota": telling(429, "insufficient_quota"),
-    "server": telling(500, "server_error"),
-    "overloaded": telling(503, "overloaded"),
-    "page": (Status(502), Headers((("content-type", "text/html"),)), Whole(f"<html>{TELLTALE}</html>".encode())),
-    "redirect": (Status(302), Headers((("location", f"http://127.0.0.1/{PROVIDER_KEY}"),)), Whole(TELLTALE.encode())),
-    "garbled": (answers.JSON, Whole(f'{{"choices": [{{"message": {{"content": "{ANSWER} {PROMPT}'.encode())),
-    "error-in-200": (answers.JSON, Whole(json.dumps({"error": {"message": TELLTALE, "code": "server_error"}}).encode())),
-    "empty": answers.nothing(),
-    "reset": answers.reset(),
-    "cut-early": (*partial(ANSWER), Rst()),
-    "cut-late": (*partial(*LONG), Rst()),
-    "silent-end": answers.silent_end(*LONG),
-    "error-event": fails_after(*LONG, code="server_error", type=TELLTALE),
-    "corrupt": (*partial(*LONG), answers.Raw(f"data: {{{TELLTALE}\n\n".encode())),
-    "hang": answers.hang_after(*LONG),
-}
+FAULTS, PROBED = faults(PROMPT), faults("ping")
 
 
 def document(upstream: HostedUpstream, key_file: Path) -> dict[str, object]:
@@ -72,34 +77,41 @@ def document(upstream: HostedUpstream, key_file: Path) -> dict[str, object]:
             name: {"provider": "canary", "credential": f"file:{key_file}" if at % 2 else "env:N4N_KEY_CANARY"}
             for at, name in enumerate(FAULTS)
         },
-        "models": {name: {"timeouts": times, "retry": {"max_retries": 1, "backoff_ms": 1}} for name in FAULTS},
+        "models": {
+            name: {"timeouts": times, "retry": {"max_retries": 1, "backoff_ms": 1}, "probe": {"interval_sec": 2, "timeout_ms": 400}}
+            for name in FAULTS
+        },
         "endpoints": {f"e-{name}": {"model": name, "account": name, "upstream_model": name} for name in FAULTS},
     }
 
 
 @dataclass
 class Left:
-    """What a fleet left behind: text by where it was found. `told`: what clients were answered, heads and bodies."""
+    """What a fleet left behind: text by where it was found. `told`: what clients were answered, heads and bodies; `traced`: its spans."""
 
     key: str
     upstream_port: int
     found: dict[str, str]
     told: list[str]
     calls: tuple[Call, ...]
+    traced: Receiver
+    stores: tuple[str, ...]
 
 
 @pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str) -> Iterator[Left]:
+def left(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str, redis_server: str) -> Iterator[Left]:
     """A fleet that has been through everything, and was stopped."""
     folder, apart = tmp_path_factory.mktemp("fleet"), tmp_path_factory.mktemp("apart")
     key_file = apart / "key"
     key_file.write_text(FILE_KEY + "\n")
-    with running_upstream() as upstream, running_fleet(folder, module_postgres_url) as fleet:
-        upstream.script(then=lambda call: _played(FAULTS[str(call.json["model"])], call))
-        fleet.control_plane()
-        router = fleet.data_plane("router", N4N_KEY_CANARY=PROVIDER_KEY, N4N_DRAIN_SEC="5")
+    with running_upstream() as upstream, receiver() as traced, running_fleet(folder, module_postgres_url) as fleet:
+        upstream.script(then=lambda call: _played((FAULTS if PROMPT.encode() in call.body else PROBED)[str(call.json["model"])], call))
+        fleet.control_plane(**traced.environ())
+        router = fleet.data_plane("router", N4N_KEY_CANARY=PROVIDER_KEY, N4N_DRAIN_SEC="5", **traced.environ())
         eventually(lambda: _answers(fleet), "the control plane")
         fleet.apply(document(upstream, key_file))
+        _apply_nonsense(fleet, apart / "nonsense.json")
+        fleet.prober("prober", redis_server, N4N_KEY_CANARY=PROVIDER_KEY, **traced.environ())
         key = fleet.create_key()
         eventually(lambda: ready(router) and _asked(router, key, "good", stream=False)[0] == 200, "the key at the router")
         told = [_asked(router, key, name, stream=stream)[1] for name in FAULTS for stream in (False, True)]
@@ -110,13 +122,26 @@ def left(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str) -> 
         found["command line tools"] = "\n".join(_tool(fleet, line) for line in ("nodes", "key list", "catalog show", "catalog history"))
         assert "error" in found["/metrics"]
         eventually(lambda: len(router.output.read_text().splitlines()) >= len(told), "the log")
+        eventually(lambda: _probed(traced) >= set(FAULTS), "a probe of every fault")
         for role in reversed(fleet.roles):
             role.stop()
         for path in folder.rglob("*"):
             if path.is_file():
                 found[str(path.relative_to(folder))] = path.read_bytes().decode("latin-1")
         found |= dict(_tables(module_postgres_url))
-        yield Left(key, int(upstream.base_url.split(":")[2].split("/")[0]), found, told, upstream.calls)
+        found["traces"] = traced.raw.decode("latin-1")
+        port = int(upstream.base_url.split(":")[2].split("/")[0])
+        yield Left(key, port, found, told, upstream.calls, traced, (module_postgres_url, redis_server))
+
+
+def _apply_nonsense(fleet: Fleet, path: Path) -> None:
+    """A catalog that is refused, whose names and values are what belongs nowhere."""
+    path.write_text(json.dumps({"providers": {PROMPT: {"dialect": PROVIDER_KEY}}, PROMPT: {}}))
+    assert fleet.n4n("catalog", "apply", "-f", str(path), "--author", PROMPT, check=False).returncode == 1
+
+
+def _probed(traced: Receiver) -> set[str]:
+    return {str(span.attributes["n4n.endpoint"]).removeprefix("e-") for span in tuple(traced.spans) if span.name == "n4n probe"}
 
 
 def _played(reply: Reply, call: Call) -> answers.Answer:
@@ -250,9 +275,23 @@ def test_cookies_go_neither_way(left: Left):
 
 def test_a_providers_address_is_in_no_answer_no_log_and_no_metric(left: Left):
     address = f"127.0.0.1:{left.upstream_port}"
-    logs = {place for place in left.found if place.endswith((".out", ".err")) or place in ("/metrics", "/ready")}
+    logs = {place for place in left.found if place.endswith((".out", ".err")) or place in ("/metrics", "/ready", "traces")}
     assert [place for place in logs if address in left.found[place]] == []
     assert not any(address in text for text in left.told)
+
+
+def test_the_traces_tell_of_every_plane_and_every_fault(left: Left):
+    spans = left.traced.spans
+    assert {span.resource["service.name"] for span in spans} == {"n4n-control-plane", "n4n-data-plane", "n4n-prober"}
+    assert {"n4n.v1.Catalog/Apply", "n4n push", "ledger take", "n4n turn", "n4n probe"} <= {span.name for span in spans}
+    outcomes = {span.attributes.get("n4n.outcome") for span in spans if span.resource["service.name"] == "n4n-prober"}
+    assert {"ok", "ill", "limited", "account_out", "gone"} <= outcomes
+    assert any(span.attributes.get("n4n.refused") == "invalid_catalog" for span in spans)
+
+
+def test_no_token_and_no_address_of_a_store_is_in_a_trace(left: Left):
+    secrets_of_planes = (ADMIN_TOKEN, NODE_TOKEN, *left.stores, "postgresql", "redis://")
+    assert [secret for secret in secrets_of_planes if secret in left.found["traces"]] == []
 
 
 def test_every_refusal_was_an_answer_in_our_shape(left: Left):
