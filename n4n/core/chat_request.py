@@ -12,6 +12,7 @@ import msgspec
 from n4n.core import json_bytes
 from n4n.core.chat import ChatRequest
 from n4n.core.errors import MalformedRequest
+from n4n.core.member_kinds import CHAT, Kinds, check_kinds, of
 from n4n.core.origin import origins_in
 
 T = TypeVar("T")
@@ -109,6 +110,7 @@ class _Shape(msgspec.Struct, frozen=True):
 
     usual: bool  # all that must be there is, nothing that is refused, and none of _SELDOM
     asking: tuple[str, ...]  # those that an optional feature is asked for by
+    kinds: Kinds  # those that may be of some kinds only
 
 
 _shapes: dict[tuple[str, ...], _Shape] = {}
@@ -119,7 +121,7 @@ def _shape(names: tuple[str, ...]) -> _Shape:
     if shape is None:
         known = frozenset(names)
         usual = {"model", "messages"} <= known and known.isdisjoint(_SELDOM | _REFUSED)
-        shape = _Shape(usual, tuple(_BY_PRESENCE.keys() & known))
+        shape = _Shape(usual, tuple(_BY_PRESENCE.keys() & known), of(CHAT, names))
         if len(_shapes) >= _MOST_SHAPES:
             _shapes.clear()
         if sum(map(len, names)) <= _LONGEST_SHAPE:
@@ -148,6 +150,7 @@ def read_chat(body: bytes, own: frozenset[str] = OWN_FIELDS) -> ChatRequest:
         return read_closely(fields, body, own)
     model = _usual_model(bytes(fields["model"]))
     _check_messages(fields)
+    check_kinds(fields, shape.kinds)
     most = _read(fields, "max_completion_tokens", _COUNT, _FROM_ONE)
     older = _read(fields, "max_tokens", _COUNT, _FROM_ONE)
     stream = "stream" in fields and _read(fields, "stream", _FLAG, "must be true or false") is True
@@ -168,6 +171,7 @@ def read_closely(fields: json_bytes.Members, body: bytes, own: frozenset[str]) -
     if model is None:
         raise MalformedRequest("model is missing: name one; GET /v1/models lists them", param="model")
     _check_messages(fields)
+    check_kinds(fields, of(CHAT, fields))
     options = _read(fields, "stream_options", _OPTIONS, 'must be an object such as {"include_usage": true}')
     most = _read(fields, "max_completion_tokens", _COUNT, _FROM_ONE)
     older = _read(fields, "max_tokens", _COUNT, _FROM_ONE)

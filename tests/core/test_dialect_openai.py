@@ -119,13 +119,13 @@ def test_usage_is_always_asked_of_a_stream(options: object, expected: object) ->
 
 def test_the_endpoints_body_is_laid_over_the_requests() -> None:
     sent = encoded(
-        request(reasoning={"effort": "low", "deep": {"a": 1}}, top_k=4, metadata="x"),
-        body={"reasoning": {"exclude": True, "deep": {"b": 2}}, "top_k": 5, "metadata": {"k": 1}, "fresh": [1]},
+        request(reasoning={"effort": "low", "deep": {"a": 1}}, top_k=4, logit_bias=[[5, 1]]),
+        body={"reasoning": {"exclude": True, "deep": {"b": 2}}, "top_k": 5, "logit_bias": {"5": 1}, "fresh": [1]},
     )
 
     read = json.loads(sent.body)
     assert read["reasoning"] == {"effort": "low", "deep": {"a": 1, "b": 2}, "exclude": True}
-    assert (read["top_k"], read["metadata"], read["fresh"]) == (5, {"k": 1}, [1])
+    assert (read["top_k"], read["logit_bias"], read["fresh"]) == (5, {"5": 1}, [1])
 
 
 def test_more_output_than_the_endpoint_writes_is_lowered_and_said() -> None:

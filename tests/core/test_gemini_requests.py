@@ -37,6 +37,13 @@ def sent(
     return json.loads(made.body), list(made.warnings)
 
 
+def unchecked(**fields: object) -> tuple[dict[str, Any], list[str]]:
+    """The same of members that no skin lets pass."""
+    given = {**request().fields, **{name: msgspec.Raw(json.dumps(value).encode()) for name, value in fields.items()}}
+    made = GEMINI.encode(msgspec.structs.replace(request(), fields=given), endpoint(), "secret")
+    return json.loads(made.body), list(made.warnings)
+
+
 def generation(**fields: object) -> tuple[dict[str, Any], list[str]]:
     body, warnings = sent(**fields)  # type: ignore[arg-type]
     return body.get("generationConfig", {}), warnings
@@ -516,7 +523,7 @@ def test_what_gemini_takes_otherwise_or_not_at_all_is_said(fields: dict[str, obj
 @pytest.mark.parametrize(("fields", "param"), [({"stop": 5}, "stop"), ({"seed": "x"}, "seed"), ({"tools": 5}, "tools")])
 def test_a_setting_of_the_wrong_kind_is_refused_by_name(fields: dict[str, object], param: str) -> None:
     with pytest.raises(MalformedRequest) as caught:
-        generation(**fields)
+        unchecked(**fields)
 
     assert caught.value.param == param
 
@@ -622,11 +629,16 @@ def test_an_effort_that_a_model_lacks_becomes_the_nearest_and_is_said(model: str
     assert warnings == [warning]
 
 
-@pytest.mark.parametrize(
-    "fields", [{"reasoning": {}}, {"reasoning": "x"}, {"thinking": 5}, {"reasoning_effort": 5}, {"include_reasoning": "x"}]
-)
+@pytest.mark.parametrize("fields", [{"reasoning": {}}, {"thinking": {}}, {"reasoning_effort": 5}, {"include_reasoning": None}])
 def test_a_wish_for_nothing_configures_nothing(fields: dict[str, object]) -> None:
     assert generation(**fields) == ({}, [])
+
+
+@pytest.mark.parametrize("fields", [{"reasoning": "x"}, {"thinking": 5}, {"include_reasoning": "x"}])
+def test_a_wish_that_is_none_configures_nothing(fields: dict[str, object]) -> None:
+    body, warnings = unchecked(**fields)
+
+    assert (body.get("generationConfig", {}), warnings) == ({}, [])
 
 
 # ── tools
@@ -700,7 +712,6 @@ def test_every_form_of_a_choice_has_a_mode(choice: object, expected: object) -> 
     "choice",
     [
         "sometimes",
-        5,
         {"type": "function"},
         {"type": "custom", "name": "x"},
         {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": 5}},
@@ -712,3 +723,4 @@ def test_a_choice_of_no_known_form_is_left_out_and_said(choice: object) -> None:
 
     assert "toolConfig" not in body
     assert [warning for warning in warnings if warning.startswith("tool_choice was left out: Gemini has none such as ")] == warnings != []
+    assert "toolConfig" not in unchecked(tools=[function()], tool_choice=5)[0]

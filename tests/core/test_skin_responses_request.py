@@ -137,7 +137,7 @@ def test_the_features_a_request_uses(fields: dict[str, object], expected: set[st
         ({"input": [{"role": "god", "content": "a"}]}, "input[0].role", "user, system, developer or assistant"),
         ({"input": [{"role": "user", "content": 5}]}, "input[0].content", "expected"),
         ({"input": [{"type": "function_call", "name": "f", "arguments": {}}]}, "input[0].arguments", "expected"),
-        ({"instructions": 5}, "instructions", "expected"),
+        ({"instructions": 5}, "instructions", "a text, not a number"),
         ({"tools": [{"type": "function", "name": 5}]}, "tools[0].name", "expected"),
     ],
 )

@@ -18,6 +18,7 @@ from n4n.core.chat_request import OWN_FIELDS, read_chat
 from n4n.core.dialects.completions import SHAPE
 from n4n.core.errors import MalformedRequest
 from n4n.core.json_bytes import Members
+from n4n.core.member_kinds import COMPLETIONS, check_kinds, of
 from n4n.core.skins.chat import ChatFrames
 from n4n.core.skins.skin import Header
 from n4n.core.skins.text_choices import TextChoices
@@ -81,6 +82,7 @@ def read_completions(body: bytes) -> ChatRequest:
     prompts = _prompts(fields)
     kept = {name: raw for name, raw in fields.items() if name not in ("prompt", "messages", "logprobs")}
     plain = read_chat(json_bytes.join({**kept, "messages": _MESSAGES}.items()))
+    check_kinds(fields, of(COMPLETIONS, fields))
     logprobs = _read(fields, "logprobs", _LOGPROBS, "must be a whole number from 0 to 20")
     own = {name: raw for name, raw in fields.items() if name not in OWN_FIELDS}
     return ChatRequest(

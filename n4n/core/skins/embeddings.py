@@ -16,6 +16,7 @@ from n4n.core.chat_request import OWN_FIELDS, read_chat
 from n4n.core.dialects.embeddings import SHAPE
 from n4n.core.errors import MalformedRequest, Untellable
 from n4n.core.json_bytes import Members
+from n4n.core.member_kinds import EMBEDDINGS, check_kinds, of
 from n4n.core.skins.chat import ChatFrames
 from n4n.core.skins.skin import Header
 from n4n.core.stream_tail import with_note
@@ -72,6 +73,7 @@ def read_embeddings(body: bytes) -> ChatRequest:
     shared = {name: raw for name, raw in fields.items() if name in _SHARED}
     plain = read_chat(json_bytes.join({**shared, "messages": _MESSAGES}.items()))
     _check_input(fields)
+    check_kinds(fields, of(EMBEDDINGS, fields))
     _read(fields, "dimensions", _COUNT, "must be a whole number from 1")
     if _read(fields, "encoding_format", _WORD, "must be float or base64") not in _FORMATS:
         raise MalformedRequest("encoding_format must be float or base64", param="encoding_format")

@@ -20,6 +20,7 @@ from n4n.core.dialects.anthropic.request import BETAS
 from n4n.core.errors import MalformedRequest
 from n4n.core.fitness import tools_named
 from n4n.core.json_bytes import Members
+from n4n.core.member_kinds import MESSAGES, check_kinds, of
 from n4n.core.origin import origins_in
 from n4n.core.skins.messages_chat import as_chat
 from n4n.core.skins.messages_errors import NoThreads
@@ -80,6 +81,7 @@ def read_messages(body: bytes, *, beta: str | None = None) -> ChatRequest:
     except ValueError:
         return read_chat(body)  # which says what is wrong
     plain = read_chat(_like_a_chat(fields))
+    check_kinds(fields, of(MESSAGES, fields))
     if bytes(fields.get("thread", b"null")) != b"null":
         raise NoThreads(param="thread")
     most = _read(fields, "max_tokens", _COUNT, "must be a whole number from 0")

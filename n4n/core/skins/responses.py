@@ -20,6 +20,7 @@ from n4n.core.dialects.responses.words import SHAPE
 from n4n.core.errors import MalformedRequest
 from n4n.core.fitness import tools_named
 from n4n.core.json_bytes import Members
+from n4n.core.member_kinds import RESPONSES, check_kinds, of
 from n4n.core.origin import origins_in
 from n4n.core.skins.responses_chat import LOGPROBS, NAMES, REASONING, TEXT, as_chat
 
@@ -60,6 +61,7 @@ def read_responses(body: bytes) -> ChatRequest:
     """A request from its body. Raises MalformedRequest, which names the field."""
     plain = read_chat(_shared(body))
     fields = json_bytes.members(body)
+    check_kinds(fields, of(RESPONSES, fields))
     _refuse_what_is_stored(fields)
     _check_input(fields)
     own = {name: raw for name, raw in fields.items() if name not in OWN_FIELDS}
