@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import grpc
 import pytest
 
+from n4n.cli.__main__ import main
 from n4n.core.tracing import Parent, traceparent
 from n4n.runtime.control_client import ControlClient, ControlRefused
 from n4n.v1 import usage_pb2
@@ -69,6 +71,19 @@ async def test_an_apply_is_part_of_the_callers_trace_and_tells_its_pieces(came: 
     }
     assert all(server.start_ns <= span.start_ns <= span.end_ns <= server.end_ns for span in pieces)
     assert b"canaries" not in came.raw
+
+
+async def test_the_command_hands_on_whose_part_it_is(
+    came: Receiver, postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with a_plane(postgres_url) as plane:
+        told = {"N4N_ADMIN_URL": f"127.0.0.1:{plane.port}", "N4N_ADMIN_TOKEN": ADMIN, "N4N_DATA_DIR": str(tmp_path)}
+        context = {"TRACEPARENT": traceparent(PARENT.trace_id, PARENT.span_id, sampled=True), "TRACESTATE": PARENT.state}
+        for name, value in (told | context).items():
+            monkeypatch.setenv(name, value)
+        assert await asyncio.to_thread(main, ["catalog", "history"]) == 0
+        [server] = await seen(came, named("n4n.v1.Catalog/History"))
+    assert (server.trace_id, server.parent_id, server.state) == (f"{PARENT.trace_id:032x}", f"{PARENT.span_id:016x}", PARENT.state)
 
 
 async def test_a_version_that_goes_out_links_to_the_apply_and_tells_each_nodes_answer(came: Receiver, postgres_url: str) -> None:
