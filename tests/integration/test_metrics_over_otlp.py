@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,10 +16,9 @@ from n4n.core import gen_ai
 from n4n.core.errors import StartFailed
 from n4n.runtime.exemplars import of_this_node
 from n4n.runtime.metrics_out import MetricsOut, metrics_out_of
-from tests.integration.test_dashboards import asks
 from tests.integration.test_traces import sent_to
 from tests.support.answers import completion, error, usage
-from tests.support.house import free_port, running_house
+from tests.support.house import House, free_port, running_house
 from tests.support.otlp import Receiver, SeenMetric, receiver
 from tests.support.router import catalog, running_router
 from tests.support.upstream import ScriptedUpstream, running_upstream
@@ -45,6 +45,13 @@ async def came(made: Receiver, wanted: Callable[[SeenMetric], bool]) -> SeenMetr
         while not (found := [one for one in list(made.metrics) if wanted(one)]):  # noqa: ASYNC110  # threads fill it
             await asyncio.sleep(0.02)
     return found[-1]
+
+
+def asks(house: House) -> None:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "ping"}]}).encode()
+    headers = {"authorization": f"Bearer {house.api_key}", "content-type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(f"{house.base_url}/chat/completions", body, headers), timeout=20) as answer:
+        assert answer.status == 200
 
 
 def of_model(point: frozenset[tuple[str, object]], model: str) -> bool:
@@ -153,7 +160,7 @@ def test_every_role_tells_and_a_node_of_two_workers_tells_once(tmp_path: Path) -
         environ = {**made.environ(), **OFTEN, "CANARY": "sk-canary", "N4N_PROBERS": "1", "OTEL_TRACES_EXPORTER": "none"}
         with running_house(tmp_path, "--catalog", str(tmp_path / "catalog.json"), "--workers", "2", environ=environ) as house:
             for _ in range(20):
-                asks(house, model="m")
+                asks(house)
 
             def told(role: str, name: str) -> list[SeenMetric]:
                 return [one for one in list(made.metrics) if one.resource["service.name"] == f"n4n-{role}" and one.name == name]
