@@ -104,7 +104,8 @@ async def control_plane(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S,
                 Operations(ledger.reading, _now),
             )
             around = Surroundings(repository, publisher, health, budgets, store, _now)
-            watchers = Watchers(ledger.reading, around, webhooks_of(settings.alert_webhooks), _now, look_s=settings.alert_look_sec)
+            webhooks = webhooks_of(settings.alert_webhooks)
+            watchers = Watchers(ledger.reading, around, webhooks, _now, look_s=settings.alert_look_sec, tracer=tracer)
             tokens = Tokens(admin=settings.admin_token, node=settings.node_token, certified=bool(tls.ca))
             server = grpc.aio.server(interceptors=(tokens,) if tracer is None else (tokens, Traced(tracer)), options=_OPTIONS)
             server.add_generic_rpc_handlers(tuple(service.handlers() for service in services))

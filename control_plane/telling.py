@@ -21,6 +21,8 @@ from control_plane.schema import DatabaseAway
 from control_plane.traffic import Reading
 from control_plane.webhooks import SEND_S, Body, Webhook, send, told_of
 from n4n.core.alerts.watch import Notice
+from n4n.runtime.spans import Tracer, begun
+from n4n.runtime.tracing import Kind
 
 GIVEN_UP: Final = timedelta(hours=24)  # after which nobody needs to hear of it
 LEASE: Final = timedelta(seconds=3 * SEND_S)
@@ -63,8 +65,16 @@ async def note(connection: AsyncConnection, notices: Iterable[Notice], webhooks:
 class Teller:
     """Tells receivers what they are still to be told. `hold` scales the time between two tries, for rehearsals."""
 
-    def __init__(self, reading: Reading, webhooks: Sequence[Webhook], now: Callable[[], datetime], *, hold: float = 1.0) -> None:
-        self._reading, self._webhooks, self._now, self._hold = reading, webhooks, now, hold
+    def __init__(
+        self,
+        reading: Reading,
+        webhooks: Sequence[Webhook],
+        now: Callable[[], datetime],
+        *,
+        hold: float = 1.0,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._reading, self._webhooks, self._now, self._hold, self._tracer = reading, webhooks, now, hold, tracer
 
     async def keep(self) -> None:
         """Until cancelled."""
@@ -91,12 +101,23 @@ class Teller:
         values = {"now": now, "leased": now + LEASE, "receiver": webhook.name, "most": AT_ONCE}
         async with self._reading() as connection:
             due = (await connection.execute(text(_TAKE), values)).all()
-        problems = await asyncio.gather(*(send(session, webhook, cast(Body, told)) for _, _, told, _ in due))
+        problems = await asyncio.gather(*(self._send(session, webhook, cast(Body, told), tries) for _, _, told, tries in due))
         if due:
             async with self._reading() as connection:
                 for (number, at, told, tries), problem in zip(due, problems, strict=True):
                     await self._answered(connection, webhook, number, at, str(told["alert"]), tries, problem)
         return len(due)
+
+    async def _send(self, session: aiohttp.ClientSession, webhook: Webhook, told: Body, tries: int) -> str:
+        """A trace of its own; the receiver is not told of it, as it is somebody else's."""
+        with begun(self._tracer, "n4n alert", Kind.CLIENT) as work:
+            problem = await send(session, webhook, told)
+            if work is not None:
+                work.told |= {"n4n.alert": str(told["alert"]), "n4n.alert.status": str(told["status"])}
+                work.told |= {"n4n.receiver": webhook.name, "n4n.tries": tries}
+                if problem:
+                    work.fail("not_taken")
+        return problem
 
     async def _answered(
         self, connection: AsyncConnection, webhook: Webhook, number: int, at: datetime, alert: str, tries: int, problem: str

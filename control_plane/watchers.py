@@ -28,6 +28,7 @@ from n4n.core.alerts.rules import BY_NAME, LEAST_COUNTED
 from n4n.core.alerts.watch import Board, Notice, Standing, Violation, watch
 from n4n.core.catalog import Endpoint, Snapshot
 from n4n.core.counting.encodings import is_own
+from n4n.runtime.spans import Tracer
 
 LOOK_S: Final = 15.0
 _BASELINE_S: Final = 3600.0  # seven days are summed up so often
@@ -68,10 +69,11 @@ class Watchers:
         *,
         look_s: float = LOOK_S,
         hold: float = 1.0,
+        tracer: Tracer | None = None,
     ) -> None:
         self._reading, self._others, self._webhooks, self._now = reading, others, webhooks, now
         self._look_s, self._hold = look_s, hold
-        self.teller = telling.Teller(reading, webhooks, now, hold=hold)
+        self.teller = telling.Teller(reading, webhooks, now, hold=hold, tracer=tracer)
         self._baseline: dict[tuple[str, str], Traffic] = {}
         self._ratios: Mapping[tuple[str, str], tuple[int, int]] = {}
         self._baseline_until: datetime | None = None

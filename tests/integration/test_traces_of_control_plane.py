@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import aiohttp
 import grpc
 import pytest
 
+from control_plane.watchers import Watchers
+from control_plane.webhooks import webhooks_of
 from n4n.cli.__main__ import main
+from n4n.core.alerts.facts import NodeFacts
 from n4n.core.tracing import Parent, traceparent
 from n4n.runtime.control_client import ControlClient, ControlRefused
+from n4n.runtime.spans import Tracer
+from n4n.runtime.tracing import tracing_of
 from n4n.v1 import usage_pb2
 from tests.control_plane.client import ADMIN, NODE, Calls, a_plane, a_watcher, calls
 from tests.core.test_ledger import settled
+from tests.integration.test_watchers import Around, Clock, a_ledger
 from tests.support.catalogs import SMALL, Raw, changed
 from tests.support.otlp import Receiver, Seen, receiver
 
@@ -191,3 +200,28 @@ async def test_without_a_receiver_no_work_is_ever_made(postgres_url: str, monkey
         await applied(client, SMALL)
         await watcher.ack(await watcher.next_update())
     assert made == []
+
+
+async def test_an_alert_on_its_way_to_a_receiver_is_a_trace_without_its_address(
+    came: Receiver, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")  # what a receiver did not take is kept all the same
+    opened = tracing_of(os.environ, "control-plane", "c1")
+    assert opened is not None
+    around, hooks = Around(those=[NodeFacts("r1", refuses=True)]), webhooks_of(f"json=http://127.0.0.1:{came.http_port}/canary")
+    async with a_ledger(postgres_url, Clock()) as ledger, aiohttp.ClientSession() as http:
+        watchers = Watchers(ledger.reading, around, hooks, Clock(), tracer=Tracer(opened, time.time_ns))
+        await watchers.look()
+        assert await watchers.teller.tell_all(http) == 1
+        [told, *_] = await seen(came, named("n4n alert"))
+    await asyncio.to_thread(opened.close)
+    assert [span.name for span in came.spans] == ["n4n alert"]
+    assert told.attributes == {
+        "n4n.alert": "N4nCatalogRefused",
+        "n4n.alert.status": "firing",
+        "n4n.receiver": hooks[0].name,
+        "n4n.tries": 1,
+        "error.type": "not_taken",
+    }
+    assert told.failed
+    assert b"canary" not in came.raw
