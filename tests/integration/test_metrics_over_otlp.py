@@ -20,11 +20,16 @@ from tests.integration.test_traces import sent_to
 from tests.support.answers import completion, error, usage
 from tests.support.house import House, free_port, running_house
 from tests.support.otlp import Receiver, SeenMetric, receiver
-from tests.support.router import catalog, running_router
+from tests.support.router import catalog, instruments_of_tests, running_router
 from tests.support.upstream import ScriptedUpstream, running_upstream
 
 OFTEN = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "100"}
 WITHIN_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def something_to_tell() -> None:
+    instruments_of_tests().overhead.take([0.001], 0.001)
 
 
 @contextmanager
