@@ -250,8 +250,8 @@ def rotated(record: KeyRecord, grace_ms: int, now: datetime) -> tuple[KeyRecord,
     return after, f"{KEY_PREFIX}{record.public_id}-{secret}"
 
 
-def updated(record: KeyRecord, given: Mapping[str, object], names: Sequence[str], now: datetime) -> KeyRecord:
-    """The key with the named rules as given; a named rule that is not given is cleared."""
+def updated(record: KeyRecord, given: Mapping[str, object], names: Sequence[str], now: datetime) -> KeyRecord | None:
+    """The key with the named rules as given; a named rule that is not given is cleared. None: nothing changes."""
     _refuse_revoked(record)
     if not names:
         raise InvalidRequest(f"fields: name what to change: {', '.join(_FIELDS)}")
@@ -265,7 +265,9 @@ def updated(record: KeyRecord, given: Mapping[str, object], names: Sequence[str]
     kept_expiry = None if "expires_at_ms" in names else told.pop("expires_at_ms", None)
     settings = read_settings(told, now)
     settings = replace(settings, budgets=resaved(record.settings.budgets, settings.budgets, _ms(now)))
-    return replace(record, settings=replace(settings, expires_at=record.settings.expires_at) if kept_expiry else settings)
+    if kept_expiry:
+        settings = replace(settings, expires_at=record.settings.expires_at)
+    return None if settings == record.settings else replace(record, settings=settings)
 
 
 def revoked(record: KeyRecord, now: datetime) -> KeyRecord | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from sqlalchemy import text
 
+from control_plane import audit
 from control_plane.ledger import COLUMNS, DAY, SUMS
 from control_plane.refusals import LabelTaken
 from control_plane.usage_database import UsageDatabase, driver_of
@@ -82,6 +83,9 @@ class Ratings:
                 text("ANALYZE usage_rerated, usage_rerated_by_day")
             )  # reports take half as long as before autovacuum came
             await connection.execute(text(_DONE), _told(rating))
+            told: dict[str, object] = {"since": rating.since.isoformat(), "until": rating.until.isoformat(), "prices": rating.prices}
+            told |= {"rows": rating.rows, "cost_usd": f"{rating.cost_usd:f}"}
+            await audit.note(connection, audit.Entry("rate", "rating", rating.label, rating.author, None, told), rating.created_at)
         yield rating
 
 

@@ -36,7 +36,7 @@ class Audit:
                 raise InvalidRequest(f"limit: must be at most {MOST}")
             until = instant("until_ms", request.until_ms) if request.HasField("until_ms") else None
             since = instant("since_ms", request.since_ms)
-            wanted = Wanted(since, until, request.author, request.kind, request.name, request.limit or _USUAL)
+            wanted = Wanted(since, until, request.author, request.kind, request.name, request.limit or _USUAL, request.before_id)
             return audit_pb2.AuditReply(entries=map(_told, await self._repository.audited(wanted)))
 
 

@@ -1,4 +1,4 @@
-"""`n4n audit`: who changed the catalog, an endpoint, a key or a tenant, from where, and what it was before."""
+"""`n4n audit`: who changed the catalog, an endpoint, a key or a tenant or priced usage anew, from where, and what it was before."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from n4n.cli import values
 from n4n.cli.calls import ask
 from n4n.cli.instance import offer_instance
-from n4n.cli.output import iso, offer_json, print_rows
+from n4n.cli.output import iso, note, offer_json, print_rows
 from n4n.cli.parser import Commands, example
 from n4n.cli.usage_rating import check_period
 
 if TYPE_CHECKING:
     from n4n.runtime.control_client import AuditEntry
 
-KINDS = ("catalog", "endpoint", "key", "tenant", "budget")
+KINDS = ("catalog", "endpoint", "key", "tenant", "rating", "budget")
 COLUMNS = {
     "at": "AT (UTC)", "author": "AUTHOR", "source": "FROM", "action": "ACTION", "kind": "KIND", "name": "NAME", "before": "BEFORE",
     "after": "AFTER",
@@ -32,9 +32,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("--since", type=values.past, default="7d", metavar="WHEN", help="7d, 12h, or a date (default 7d)")
     parser.add_argument("--until", type=values.past, metavar="WHEN", help="where it ends, written the same way (default now)")
     parser.add_argument("--author", default="", help="only changes of this author")
-    parser.add_argument("--kind", choices=KINDS, default="", help="only changes of this kind of thing")
-    parser.add_argument("--name", default="", help="only changes of this endpoint, key (its public id) or tenant")
+    parser.add_argument(
+        "--kind", choices=KINDS, default="", help="only changes of this kind of thing; budget: of keys and tenants whose budgets changed"
+    )
+    parser.add_argument("--name", default="", help="only changes of this endpoint, key (its public id), tenant or rating")
     parser.add_argument("--limit", type=values.count, default=1000, metavar="N", help="at most so many, newest first (default 1000)")
+    parser.add_argument("--before", type=values.count, default=0, metavar="ID", help="only entries older than this one, to read on")
     offer_json(parser)
     offer_instance(parser)
     parser.set_defaults(run=run)
@@ -46,12 +49,22 @@ def run(args: Namespace) -> int:
     entries = ask(
         args,
         "reading the audit trail",
-        lambda client: client.audit(args.since, until_ms=args.until, author=args.author, kind=args.kind, name=args.name, limit=args.limit),
+        lambda client: client.audit(
+            args.since,
+            until_ms=args.until,
+            author=args.author,
+            kind=args.kind,
+            name=args.name,
+            limit=args.limit,
+            before_id=args.before,
+        ),
     )
     rows = [audit_row(entry) for entry in entries]
     if args.output == "table":
         rows = [{**row, "before": _short(row["before"]), "after": _short(row["after"])} for row in rows]
     print_rows(rows, COLUMNS, args.output, empty="nothing was changed in that time")
+    if len(entries) == args.limit:
+        note(f"n4n: there may be older ones: --before {entries[-1].id}")
     return 0
 
 

@@ -255,10 +255,20 @@ class ControlClient(AccessCalls, UsageCalls, OperationsCalls):
     # Audit.
 
     async def audit(
-        self, since_ms: int, *, until_ms: int | None = None, author: str = "", kind: str = "", name: str = "", limit: int = 0
+        self,
+        since_ms: int,
+        *,
+        until_ms: int | None = None,
+        author: str = "",
+        kind: str = "",
+        name: str = "",
+        limit: int = 0,
+        before_id: int = 0,
     ) -> tuple[AuditEntry, ...]:
-        """Who changed what in this span (Unix ms), newest first; empty text: all."""
-        request = audit_pb2.AuditQuery(since_ms=since_ms, until_ms=until_ms, author=author, kind=kind, name=name, limit=limit)
+        """Who changed what in this span (Unix ms), newest first, of entries older than `before_id` if that is given; empty text: all."""
+        request = audit_pb2.AuditQuery(
+            since_ms=since_ms, until_ms=until_ms, author=author, kind=kind, name=name, limit=limit, before_id=before_id
+        )
         entries = (await self._ask("Audit/Query", request, audit_pb2.AuditReply)).entries
         return tuple(AuditEntry(*(getattr(entry, field.name) for field in fields(AuditEntry))) for entry in entries)
 

@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/audit.proto\x12\x06n4n.v1\"}\n\nAuditQuery\x12\x10\n\x08since_ms\x18\x01 \x01(\x03\x12\x15\n\x08until_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06\x61uthor\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\r\n\x05limit\x18\x06 \x01(\rB\x0b\n\t_until_ms\"\x9c\x01\n\nAuditEntry\x12\n\n\x02id\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\x0e\n\x06\x61uthor\x18\x03 \x01(\t\x12\x0e\n\x06source\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\x0c\n\x04kind\x18\x06 \x01(\t\x12\x0c\n\x04name\x18\x07 \x01(\t\x12\x13\n\x0b\x62\x65\x66ore_json\x18\x08 \x01(\t\x12\x12\n\nafter_json\x18\t \x01(\t\"1\n\nAuditReply\x12#\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x12.n4n.v1.AuditEntry28\n\x05\x41udit\x12/\n\x05Query\x12\x12.n4n.v1.AuditQuery\x1a\x12.n4n.v1.AuditReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12n4n/v1/audit.proto\x12\x06n4n.v1\"\x90\x01\n\nAuditQuery\x12\x10\n\x08since_ms\x18\x01 \x01(\x03\x12\x15\n\x08until_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06\x61uthor\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\r\n\x05limit\x18\x06 \x01(\r\x12\x11\n\tbefore_id\x18\x07 \x01(\x04\x42\x0b\n\t_until_ms\"\x9c\x01\n\nAuditEntry\x12\n\n\x02id\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\x0e\n\x06\x61uthor\x18\x03 \x01(\t\x12\x0e\n\x06source\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\x0c\n\x04kind\x18\x06 \x01(\t\x12\x0c\n\x04name\x18\x07 \x01(\t\x12\x13\n\x0b\x62\x65\x66ore_json\x18\x08 \x01(\t\x12\x12\n\nafter_json\x18\t \x01(\t\"1\n\nAuditReply\x12#\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x12.n4n.v1.AuditEntry28\n\x05\x41udit\x12/\n\x05Query\x12\x12.n4n.v1.AuditQuery\x1a\x12.n4n.v1.AuditReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'n4n.v1.audit_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_AUDITQUERY']._serialized_start=30
-  _globals['_AUDITQUERY']._serialized_end=155
-  _globals['_AUDITENTRY']._serialized_start=158
-  _globals['_AUDITENTRY']._serialized_end=314
-  _globals['_AUDITREPLY']._serialized_start=316
-  _globals['_AUDITREPLY']._serialized_end=365
-  _globals['_AUDIT']._serialized_start=367
-  _globals['_AUDIT']._serialized_end=423
+  _globals['_AUDITQUERY']._serialized_start=31
+  _globals['_AUDITQUERY']._serialized_end=175
+  _globals['_AUDITENTRY']._serialized_start=178
+  _globals['_AUDITENTRY']._serialized_end=334
+  _globals['_AUDITREPLY']._serialized_start=336
+  _globals['_AUDITREPLY']._serialized_end=385
+  _globals['_AUDIT']._serialized_start=387
+  _globals['_AUDIT']._serialized_end=443
 # @@protoc_insertion_point(module_scope)

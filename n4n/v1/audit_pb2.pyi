@@ -7,20 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AuditQuery(_message.Message):
-    __slots__ = ("since_ms", "until_ms", "author", "kind", "name", "limit")
+    __slots__ = ("since_ms", "until_ms", "author", "kind", "name", "limit", "before_id")
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     AUTHOR_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_ID_FIELD_NUMBER: _ClassVar[int]
     since_ms: int
     until_ms: int
     author: str
     kind: str
     name: str
     limit: int
-    def __init__(self, since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., author: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+    before_id: int
+    def __init__(self, since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., author: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., limit: _Optional[int] = ..., before_id: _Optional[int] = ...) -> None: ...
 
 class AuditEntry(_message.Message):
     __slots__ = ("id", "at_ms", "author", "source", "action", "kind", "name", "before_json", "after_json")

@@ -93,6 +93,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "INSERT INTO alert_deliveries (notice, receiver, key, due) VALUES (1, 'json-0a1b2c3d', 'N4nStoreAway/node=r1', now())",
         "UPDATE traffic_by_minute SET reported_input = 105, counted_input = 100",
     ),
+    "0015": (),
 }
 
 
