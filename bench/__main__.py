@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import ab, bars, load
-from bench.gateway import NAME, UNMETERED, start_unmetered, starter
+from bench.gateway import VARIANTS, starter
 from bench.machine import Cpu, facts, two_cpus
 from bench.measured import Measured
+from bench.pairs import NAME, PAIRS
 from bench.peers import STARTS_WITHIN_S, Absent, Peer
 from bench.proxies import start_aiohttp, start_nginx, start_raw
 from bench.report import placed, tables
@@ -87,8 +88,9 @@ def _measured(args: argparse.Namespace, turns: Turns, folder: Path, running: Exi
     starters = {name: PEERS[name] for name in args.peers}
     if NAME in starters and "workers" in args.trials:
         starters[TWO_WORKERS] = starter(2, TWO_WORKERS)
-    if NAME in starters and "metering" in args.trials:
-        starters[UNMETERED] = start_unmetered
+    if NAME in starters:
+        wanted = {one for pair in PAIRS if pair.name in args.trials for one in (pair.on, pair.off)}
+        starters |= {name: start for name, start in VARIANTS.items() if name in wanted}
     peers, absent = [turns.direct], []
     for name, start in starters.items():
         try:

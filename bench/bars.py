@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bench.gateway import NAME
 from bench.measured import Measured, calm, middle
+from bench.pairs import NAME
 from bench.trials import Load, Trial
 
 WIDTH, NAMES, FIGURES, LINE, HEAD, GAP = 760, 130, 150, 22, 34, 16

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import payloads
 from bench.machine import Cpu, words_of
-from bench.measured import METERED
+from bench.pairs import CHANGED, NAME, TRACED
 from bench.peers import PACED, PACED_UNGUARDED, PLAIN, TLS, UNGUARDED, Peer, Target, free_port, own_environ, start, wait_for
 from bench.upstreams import Upstreams
 
-NAME, UNMETERED = METERED
 KEY_VARIABLE = "N4N_KEY_BENCH"
 _MODELS = {
     PLAIN: payloads.MODEL,
@@ -34,6 +33,7 @@ class Checkout:
     folder: Path = Path(__file__).resolve().parent.parent
     python: str = sys.executable
     before: Path | None = None  # a folder whose sitecustomize changes it
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 def start_n4n(folder: Path, cpus: tuple[Cpu, Cpu], upstreams: Upstreams, *, workers: int = 1, checkout: Checkout | None = None) -> Peer:
@@ -46,7 +46,7 @@ def start_n4n(folder: Path, cpus: tuple[Cpu, Cpu], upstreams: Upstreams, *, work
     command = [checkout.python, "-m", "n4n", "up", "--catalog", str(catalog), "--workers", str(workers), "--data-dir", str(own / "data")]
     command += ["--port", str(free_port()), "--admin-port", str(free_port())]
     path = ":".join(str(one) for one in (checkout.before, checkout.folder) if one)
-    environ = own_environ() | {KEY_VARIABLE: "upstream", "PYTHONPATH": path}
+    environ = own_environ() | {KEY_VARIABLE: "upstream", "PYTHONPATH": path, **checkout.environ}
     if upstreams.authority:
         environ["SSL_CERT_FILE"] = str(upstreams.authority)
     program = start(command, own / "log", cpus[1], environ=environ, cwd=checkout.folder)
@@ -72,9 +72,29 @@ def starter(workers: int, name: str) -> Callable[[Path, tuple[Cpu, Cpu], Upstrea
     return lambda folder, cpus, upstreams: start_n4n(folder, cpus, upstreams, workers=workers, checkout=Checkout(name))
 
 
-def start_unmetered(folder: Path, cpus: tuple[Cpu, Cpu], upstreams: Upstreams) -> Peer:
-    """As n4n, but its workers keep no ledger and count nothing."""
-    return start_n4n(folder, cpus, upstreams, checkout=Checkout(UNMETERED, before=Path(__file__).resolve().parent / "unmetered"))
+def start_traced(folder: Path, cpus: tuple[Cpu, Cpu], upstreams: Upstreams) -> Peer:
+    """As n4n, but it keeps the traces of one request in a hundred, and a receiver of them stands beside the load."""
+    port = free_port()
+    sink = start([sys.executable, "-m", "bench.span_sink", str(port)], folder / "span_sink.log", cpus[1], environ=own_environ())
+    told = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0.01",
+    }
+    try:
+        peer = start_n4n(folder, cpus, upstreams, checkout=Checkout(TRACED, environ=told))
+    except (RuntimeError, OSError, ValueError):
+        sink.popen.kill()
+        raise
+    return replace(peer, others=(sink,))
+
+
+def changed(name: str) -> Callable[[Path, tuple[Cpu, Cpu], Upstreams], Peer]:
+    """Starts the n4n of that name, of whose workers something is changed."""
+    return lambda folder, cpus, upstreams: start_n4n(folder, cpus, upstreams, checkout=Checkout(name, before=CHANGED[name]))
+
+
+VARIANTS = {**{name: changed(name) for name in CHANGED}, TRACED: start_traced}
 
 
 def catalog_for(upstreams: Upstreams) -> Mapping[str, object]:

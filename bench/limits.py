@@ -19,9 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import payloads
-from bench.gateway import NAME, catalog_for, start_n4n
+from bench.gateway import catalog_for, start_n4n
 from bench.machine import two_cpus
 from bench.measured import Run
+from bench.pairs import NAME
 from bench.peers import PLAIN, STARTS_WITHIN_S, Peer, Target
 from bench.turns import Turns
 from bench.upstreams import Upstreams, start_upstreams

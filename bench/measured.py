@@ -8,9 +8,9 @@ from statistics import median
 from typing import TypeVar
 
 from bench.load import Outcome
+from bench.pairs import Pair
 
 T = TypeVar("T")
-METERED = ("n4n", "n4n, not metered")  # peers: on, off
 CALM = 0.10  # of one CPU: a turn in which others took more is disturbed
 
 
@@ -151,15 +151,15 @@ class Measured:
     began: dict[str, list[Began]] = field(default_factory=dict)
     guard: list[Guarded] = field(default_factory=list)
     workers: dict[str, list[Shares]] = field(default_factory=dict)
-    metered: dict[str, dict[str, list[Run]]] = field(default_factory=dict)  # by kind of answer and peer
+    paired: dict[str, dict[str, dict[str, list[Run]]]] = field(default_factory=dict)  # by pair, kind of answer and peer
     translated: dict[str, list[Translated]] = field(default_factory=dict)  # by `skin ▸ dialect`
     memory: list[Memory] = field(default_factory=list)
     plans: list[Planned] = field(default_factory=list)
 
-    def metering(self, kind: str) -> list[float]:
-        """Answers per second with metering over those without, of turns that followed each other."""
-        on, off = (self.metered.get(kind, {}).get(peer, ()) for peer in METERED)
-        return [one.rate / other.rate for one, other in zip(on, off, strict=False) if other.rate]
+    def pairs(self, pair: Pair, kind: str) -> list[tuple[Run, Run]]:
+        """The turns of both that followed each other: on, off."""
+        runs = self.paired.get(pair.name, {}).get(kind, {})
+        return [(on, off) for on, off in zip(runs.get(pair.on, ()), runs.get(pair.off, ()), strict=False) if off.rate]
 
     def rate(self, trial: str, peer: str) -> float | None:
         """The median of its answers per second; None where it was not measured."""

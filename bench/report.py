@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from bench.measured import METERED, Began, Guarded, Low, Measured, Memory, Planned, Run, Runs, Shares, Translated, calm, middle
+from bench.measured import Began, Guarded, Low, Measured, Memory, Planned, Run, Runs, Shares, Translated, calm, middle
+from bench.pairs import PAIRS
 from bench.payloads import EVENTS
 from bench.proxies import BARE, NGINX
 from bench.routers import SGLANG
@@ -35,8 +36,8 @@ def tables(measured: Measured, trials: Iterable[Trial]) -> list[str]:
         made.append(workers_table(measured.workers))
     if measured.plans:
         made.append(plans_table(measured.plans))
-    if measured.metered:
-        made.append(metering_table(measured))
+    if measured.paired:
+        made.append(pairs_table(measured))
     if measured.translated:
         made.append(translated_table(measured.translated))
     if measured.memory:
@@ -129,22 +130,23 @@ def workers_table(turns: Mapping[str, Sequence[Shares]]) -> str:
     return markdown("JSON, 128 connections, both CPUs shared by all with the load", heads, rows)
 
 
-def metering_table(measured: Measured) -> str:
-    """What metering costs: medians of both, and of the ratios of the turns that followed each other."""
+def pairs_table(measured: Measured) -> str:
+    """What single things cost: medians of both, and of the ratios of the turns that followed each other."""
     rows = []
-    for kind, runs in measured.metered.items():
-        pairs = list(zip(*(runs.get(peer, ()) for peer in METERED), strict=False))
-        if not pairs:
-            continue
-        on, off = [one for one, _ in pairs], [other for _, other in pairs]
-        rates = measured.metering(kind)
-        cpu = [other.worker_us / one.worker_us for one, other in pairs if one.worker_us]
-        row = [kind, _of(on, lambda run: run.rate, ",.0f"), _of(off, lambda run: run.rate, ",.0f")]
-        row += [f"{median(rates):.2f}" if rates else "", f"{min(rates):.2f}–{max(rates):.2f}" if rates else ""]
-        row += [_of(on, lambda run: run.worker_us, ",.0f"), _of(off, lambda run: run.worker_us, ",.0f")]
-        rows.append([*row, f"{median(cpu):.2f}" if cpu else ""])
+    for pair in PAIRS:
+        for kind in pair.kinds:
+            turns = measured.pairs(pair, kind)
+            if not turns:
+                continue
+            on, off = [one for one, _ in turns], [other for _, other in turns]
+            rates = [one.rate / other.rate for one, other in turns]
+            cpu = [other.worker_us / one.worker_us for one, other in turns if one.worker_us]
+            row = [f"{pair.what}, {kind}", _of(on, lambda run: run.rate, ",.0f"), _of(off, lambda run: run.rate, ",.0f")]
+            row += [f"{median(rates):.2f}", f"{min(rates):.2f}–{max(rates):.2f}"]
+            row += [_of(on, lambda run: run.worker_us, ",.0f"), _of(off, lambda run: run.worker_us, ",.0f")]
+            rows.append([*row, f"{median(cpu):.2f}" if cpu else ""])
     heads = ["", "on, per second", "off", "on ÷ off", "lowest–highest", "CPU µs on", "off", "off ÷ on"]
-    return markdown("Metering: the ledger and exact counts, on and off", heads, rows)
+    return markdown("n4n beside an n4n that lacks one thing", heads, rows)
 
 
 def plans_table(turns: Sequence[Planned]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from bench.gateway import NAME
-from bench.measured import Measured, middle
+from bench.measured import Measured, Run, middle
+from bench.pairs import NAME, PAIRS
 from bench.proxies import BARE, NGINX
 from bench.report import markdown
 from bench.routers import SGLANG
@@ -60,12 +60,20 @@ def targets(measured: Measured) -> Iterator[Target]:
     shares = [share / max(1, sum(turn.connections)) for turn in two for share in turn.connections]
     furthest = max((abs(share - 0.5) * 100 for share in shares), default=None)
     yield Target("connections of each of 2 workers of 128, furthest from half", "≤ 10 %", furthest, lambda seen: seen <= 10, form=".0f")
-    for kind in ("JSON", "SSE"):
-        yield _at_least(f"{kind}, metering on ÷ off", 0.9, middle(measured.metering(kind), lambda ratio: ratio))
+    for pair in PAIRS:
+        for kind in pair.kinds:
+            yield _at_least(
+                f"{kind}, {pair.what}: on ÷ off", pair.least, middle(measured.pairs(pair, kind), lambda on: on[0].rate / on[1].rate)
+            )
     yield _at_most("a plan for 10 candidates ÷ a whole request's CPU", "", 0.1, middle(measured.plans, lambda one: one.share), ".3f")
     yield _at_most("the same at 5,000 models ÷ at 10", "", 1.2, middle(measured.plans, lambda one: one.growth))
     growth = middle(measured.memory, lambda memory: memory.mib / memory.first_mib)
     yield _at_most("RSS, after all ÷ after the first 50,000 requests", "", 1.05, growth, ".3f")
+
+
+def _on_over_off(turns: tuple[Run, Run]) -> float:
+    on, off = turns
+    return on.rate / off.rate
 
 
 def _ratio(measured: Measured, trial: str, what: str, base: str, least: float) -> Target:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from bench import payloads
 from bench.answers import Answers, answers
-from bench.gateway import NAME
 from bench.measured import Measured, Translated
+from bench.pairs import NAME
 from bench.peers import Peer
 from bench.turns import Turns
 from n4n.core.catalog import Account, Endpoint, EndpointId, ModelId, Provider

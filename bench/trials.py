@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bench import payloads
-from bench.gateway import NAME, UNMETERED
 from bench.latency import ask_in_turn
 from bench.machine import connections_of, cpu_seconds
 from bench.measured import Began, Guarded, Low, Measured, Memory, Planned, Run, Shares
+from bench.pairs import CHANGED, NAME, PAIRS, TRACED, Pair
 from bench.peers import PACED, PACED_UNGUARDED, PLAIN, TLS, UNGUARDED, Peer
 from bench.planning import FEW, MANY, decisions_us
 from bench.streams import break_off, run_streams
@@ -20,7 +20,7 @@ from bench.turns import Turns
 from n4n.core.catalog import StreamGuardPolicy
 
 TWO_WORKERS = "n4n, 2 workers"
-VARIANTS = (TWO_WORKERS, UNMETERED)  # other n4ns, each for one trial
+VARIANTS = (TWO_WORKERS, *CHANGED, TRACED)  # other n4ns, each for one trial
 LOW_RATE = 50.0
 GUARD_RATE = 1.0  # a stream takes 0.4 s, three of them are asked in turn
 AT_ONCE = 16
@@ -201,23 +201,29 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Metering:
-    """What the ledger and exact counts of the usual share cost: n4n beside one whose workers have neither, turn by turn."""
+class Beside:
+    """What one thing costs: an n4n beside one without it, turn by turn."""
 
-    name: str = "metering"
+    pair: Pair
     once: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the pair."""
+        return self.pair.name
 
     def takes(self, peer: Peer) -> bool:
         """Both of them."""
-        return peer.name in (NAME, UNMETERED)
+        return peer.name in (self.pair.on, self.pair.off)
 
     def measure(self, turns: Turns, peer: Peer, seconds: float, into: Measured) -> str:
         """Whole answers, then streams."""
         said = []
         with turns.turn(peer, PLAIN):
-            for what, stream, connections in (("JSON", False, 32), ("SSE", True, 64)):
-                run = turns.loaded(peer, PLAIN, stream=stream, connections=connections, seconds=seconds)
-                into.metered.setdefault(what, {}).setdefault(peer.name, []).append(run)
+            for what in self.pair.kinds:
+                stream = what == "SSE"
+                run = turns.loaded(peer, PLAIN, stream=stream, connections=64 if stream else 32, seconds=seconds)
+                into.paired.setdefault(self.name, {}).setdefault(what, {}).setdefault(peer.name, []).append(run)
                 said.append(f"{what} {run.rate:,.0f}/s, {run.worker_us:,.0f} µs")
         return "; ".join(said)
 
@@ -270,7 +276,7 @@ def trials(*, quick: bool) -> dict[str, Trial]:
         Streaming(),
         Guard(),
         Workers(),
-        Metering(),
+        *map(Beside, PAIRS),
         Decision(),
         Translation(),
         Keeps(500, 10_000, 500) if quick else Keeps(),
