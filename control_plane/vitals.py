@@ -58,10 +58,11 @@ _KEEP = """
     INSERT INTO vitals (node, at, said) VALUES (:node, :at, CAST(:said AS jsonb))
     ON CONFLICT (node) DO UPDATE SET at = excluded.at, said = excluded.said
 """
-_SUM = """
+_SUMS = """
     SELECT coalesce(sum(ended), 0), coalesce(sum(failed), 0), coalesce(sum(fell_back), 0), coalesce(sum(changes), 0),
         coalesce(sum(inversions), 0)
-    FROM requests_by_minute WHERE minute >= :since AND minute < :until
+    FROM unnest(CAST(:since AS timestamptz[]), CAST(:until AS timestamptz[])) WITH ORDINALITY AS asked (since, until, number)
+    LEFT JOIN requests_by_minute ON minute >= since AND minute < until GROUP BY number ORDER BY number
 """
 
 
@@ -119,11 +120,12 @@ async def newest(reading: Reading, now: datetime) -> list[Said]:
     return [said for (stored,) in rows if (said := _of(stored)) is not None]
 
 
-async def requests(reading: Reading, since: datetime, until: datetime) -> tuple[Requests, int]:
-    """Requests that ended in these minutes, and inversions among them. DatabaseAway."""
+async def requests(reading: Reading, spans: Sequence[tuple[datetime, datetime]]) -> list[tuple[Requests, int]]:
+    """Requests that ended in the minutes of each span, and inversions among them. DatabaseAway."""
+    asked = {"since": [since for since, _ in spans], "until": [until for _, until in spans]}
     async with reading() as connection:
-        *sums, inversions = map(int, (await connection.execute(text(_SUM), {"since": since, "until": until})).one())
-    return Requests(*sums), inversions
+        found = [tuple(map(int, sums)) for sums in await connection.execute(text(_SUMS), asked)]
+    return [(Requests(*sums), inversions) for *sums, inversions in found]
 
 
 def _of(stored: object) -> Said | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -32,6 +32,7 @@ from n4n.runtime.spans import Tracer
 
 LOOK_S: Final = 15.0
 _BASELINE_S: Final = 3600.0  # seven days are summed up so often
+_SPANS_MIN: Final = (5, 10, 30, 60, 360)  # of requests that alerts look at
 _LOCK: Final = 0x6E346E07  # Postgres advisory lock "n4n watches"
 _THERE_S: Final = 15.0  # a node that nobody holds a stream of is there if it said something so lately
 _log = logging.getLogger("n4n.control_plane")
@@ -117,42 +118,52 @@ class Watchers:
         return notices
 
     async def facts(self, now: datetime) -> Facts:
-        """Everything there is to know at this moment."""
-        reading, snapshot = self._reading, await self._others.snapshot()
-        await traffic.add_up_minutes(reading, now)
-        minute = now.replace(second=0, microsecond=0)
-        spans = {minutes: (await vitals.requests(reading, minute - timedelta(minutes=minutes), now)) for minutes in (5, 10, 30, 60, 360)}
-        before = (await vitals.requests(reading, minute - timedelta(minutes=70), minute - timedelta(minutes=10)))[0]
-        said = await vitals.newest(reading, now)
-        week_ago = now - timedelta(days=7)
-        return Facts(
-            requests_5=spans[5][0],
-            requests_10=spans[10][0],
-            requests_30=spans[30][0],
-            requests_60=spans[60][0],
-            requests_hour_before=before,
-            requests_360=spans[360][0],
-            traffic_15=await traffic.window(reading, minute - timedelta(minutes=15), now),
-            traffic_60=await traffic.window(reading, minute - timedelta(minutes=60), now),
-            traffic_week_ago=await traffic.window(reading, week_ago - timedelta(minutes=60), week_ago),
-            baseline=await self._usual(now),
-            compared_60=_compared(await traffic.compared(reading, minute - timedelta(minutes=60), now), self._ratios, snapshot),
-            quotas=_quotas(said),
-            low_balances=tuple(await self._others.low_balances()),
-            accounts_out=tuple(sorted({out for one in said for out in one.accounts_out})),
-            budgets=tuple(await self._others.budgets()),
-            nodes=_nodes(said, await self._others.nodes(), now),
-            inversions=spans[5][1],
-            models=() if snapshot is None else _models(snapshot, said),
-        )
+        """Everything there is to know at this moment, but for what others know at one instant of the database."""
+        others = self._others
+        snapshot, low, budgets, nodes = await others.snapshot(), await others.low_balances(), await others.budgets(), await others.nodes()
+        await traffic.add_up_minutes(self._reading, now)
+        async with self._reading() as connection:
+            reading = _inside(connection)
+            minute, week_ago = now.replace(second=0, microsecond=0), now - timedelta(days=7)
+            baseline = await self._usual(reading, now)
+            spans = [(minute - timedelta(minutes=minutes), now) for minutes in _SPANS_MIN]
+            spans.append((minute - timedelta(minutes=70), minute - timedelta(minutes=10)))
+            five, ten, thirty, sixty, longest, before = await vitals.requests(reading, spans)
+            said = await vitals.newest(reading, now)
+            hour = minute - timedelta(minutes=60)
+            return Facts(
+                requests_5=five[0],
+                requests_10=ten[0],
+                requests_30=thirty[0],
+                requests_60=sixty[0],
+                requests_360=longest[0],
+                requests_hour_before=before[0],
+                traffic_15=await traffic.window(reading, minute - timedelta(minutes=15), now),
+                traffic_60=await traffic.window(reading, hour, now),
+                traffic_week_ago=await traffic.window(reading, week_ago - timedelta(minutes=60), week_ago),
+                baseline=baseline,
+                compared_60=_compared(await traffic.compared(reading, hour, now), self._ratios, snapshot),
+                quotas=_quotas(said),
+                low_balances=tuple(low),
+                accounts_out=tuple(sorted({out for one in said for out in one.accounts_out})),
+                budgets=tuple(budgets),
+                nodes=_nodes(said, nodes, now),
+                inversions=five[1],
+                models=() if snapshot is None else _models(snapshot, said),
+            )
 
-    async def _usual(self, now: datetime) -> Mapping[tuple[str, str], Traffic]:
+    async def _usual(self, reading: Reading, now: datetime) -> Mapping[tuple[str, str], Traffic]:
         if self._baseline_until is None or now >= self._baseline_until:
-            week = await traffic.window(self._reading, now - timedelta(days=7), now - timedelta(minutes=15))
+            week = await traffic.window(reading, now - timedelta(days=7), now - timedelta(minutes=15))
             self._baseline = {(one.provider, one.model): one for one in week}
-            self._ratios = await traffic.compared(self._reading, now - timedelta(days=7), now - timedelta(minutes=60))
+            self._ratios = await traffic.compared(reading, now - timedelta(days=7), now - timedelta(minutes=60))
             self._baseline_until = now + timedelta(seconds=_BASELINE_S if self._baseline else self._look_s)
         return self._baseline
+
+
+def _inside(connection: AsyncConnection) -> Reading:
+    """For those who want a transaction of their own: this one, which stays open."""
+    return lambda: nullcontext(connection)
 
 
 def _quotas(said: Sequence[vitals.Said]) -> tuple[Quota, ...]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from control_plane import traffic, vitals
 from control_plane.ledger import Ledger
@@ -21,43 +19,13 @@ from control_plane.watchers import Watchers
 from control_plane.webhooks import webhooks_of
 from n4n.core.alerts.facts import NodeFacts
 from n4n.core.alerts.rules import BY_NAME
-from n4n.core.catalog import Snapshot, compile_snapshot
-from n4n.core.document import parse_document
+from n4n.core.catalog import Snapshot
 from n4n.core.errors import StartFailed
 from n4n.core.ledger import Row
 from n4n.core.probes.rows import TENANT
-from tests.support.catalogs import SMALL
+from tests.support.alert_world import a_sink
 
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
-
-
-@dataclass
-class Sink:
-    """A receiver that keeps what it is sent, and answers what it is told to."""
-
-    url: str = ""
-    got: list[dict[str, object]] = field(default_factory=list)
-    status: int = 202
-
-
-@asynccontextmanager
-async def a_sink() -> AsyncIterator[Sink]:
-    sink = Sink()
-
-    async def take(request: web.Request) -> web.Response:
-        sink.got.append(await request.json())
-        return web.Response(status=sink.status)
-
-    app = web.Application()
-    app.router.add_post("/hook", take)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    sink.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
-    try:
-        yield sink
-    finally:
-        await runner.cleanup()
 
 
 @dataclass
@@ -201,7 +169,7 @@ async def test_routers_say_how_they_are_and_their_counters_become_minutes(postgr
             Said("r2", "run-9", ended=1000, store_up=False, candidates={"small": 1}),
         ):
             await vitals.take(ledger.reading(), said, clock.now)
-        found, inversions = await vitals.requests(ledger.reading, NOON, NOON + timedelta(minutes=1))
+        [(found, inversions)] = await vitals.requests(ledger.reading, [(NOON, NOON + timedelta(minutes=1))])
         one, two = await vitals.newest(ledger.reading, NOON + timedelta(seconds=30))
         later = await vitals.newest(ledger.reading, NOON + timedelta(minutes=5))
     assert (found.ended, found.failed, found.fell_back, found.changes, inversions) == (205, 30, 5, 6, 0)
@@ -246,24 +214,6 @@ async def _standing(ledger: Ledger) -> Sequence[object]:
     from control_plane.watchers import standing
 
     return await standing(ledger.reading)
-
-
-async def test_an_hour_of_normal_traffic_wakes_nobody(postgres_url: str) -> None:
-    clock = Clock(NOON)
-    document, problems = parse_document(SMALL)
-    assert not problems
-    around = Around(catalog=compile_snapshot(document, version=1, checksum="c"), those=[NodeFacts("r1", lag_s=0.5)])
-    async with a_ledger(postgres_url, clock) as ledger:
-        watchers = Watchers(ledger.reading, around, (), clock)
-        told = []
-        for minute in range(60):
-            clock.now = NOON + timedelta(minutes=minute)
-            slower = 1 + 0.2 * math.sin(minute / 5)
-            await ledger.take(rows(40, clock.now - timedelta(seconds=40), latency_ms=800.0 * slower))
-            said = Said("r1", "run", ended=40 * minute, failed=minute // 60, fell_back=minute // 5, changes=minute // 5)
-            await vitals.take(ledger.reading(), said, clock.now)
-            told += await watchers.look()
-    assert told == []
 
 
 async def test_one_control_plane_looks_at_a_time(postgres_url: str) -> None:

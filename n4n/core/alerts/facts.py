@@ -88,8 +88,8 @@ class Facts:
     requests_10: Requests = field(default_factory=Requests)
     requests_30: Requests = field(default_factory=Requests)
     requests_60: Requests = field(default_factory=Requests)
-    requests_hour_before: Requests = field(default_factory=Requests)  # of the ten minutes
     requests_360: Requests = field(default_factory=Requests)
+    requests_hour_before: Requests = field(default_factory=Requests)  # the ten minutes
     traffic_15: tuple[Traffic, ...] = ()
     traffic_60: tuple[Traffic, ...] = ()
     traffic_week_ago: tuple[Traffic, ...] = ()  # the same hour, a week ago
