@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from n4n.cli.logs import found, story
+from n4n.cli.logs import story
+from n4n.cli.request_log import Found, about
 from n4n.runtime.operations_calls import AttemptInfo
 
 LINE = {
@@ -29,7 +30,7 @@ def a_row(attempt_id: str, endpoint: str, state: str, error_class: str = "", cos
 
 def test_the_story_ties_attempts_to_their_rows() -> None:
     rows = [a_row("att_1", "e1", "failed", "overloaded", "0"), a_row("att_2", "e2", "ok")]
-    assert story("req_1", LINE, rows) == [
+    assert story("req_1", Found([LINE]), rows) == [
         "req_1: gpt for acme (key k1) at 2026-11-30T12:00:00.000Z",
         "  answered 200 success in 830.0 ms, of which n4n took 1.4 ms",
         "  first token 310.0 ms, held by the guard 4.0 ms",
@@ -44,18 +45,34 @@ def test_the_story_ties_attempts_to_their_rows() -> None:
 
 
 def test_the_ledger_alone_is_told_where_no_line_is_found() -> None:
-    assert story("req_1", None, [a_row("att_2", "e2", "ok", cost=None)]) == [
+    assert story("req_1", Found(), [a_row("att_2", "e2", "ok", cost=None)]) == [
         "req_1: its log line was not found; what the ledger has:",
         "  1. e2, ledger: ok, 1200 tokens in, 340 out, no price, account acc",
     ]
 
 
 def test_an_attempt_whose_row_is_on_its_way_is_told_so() -> None:
-    assert story("req_1", LINE, [])[-1] == "     ledger: no row yet"
+    assert story("req_1", Found([LINE]), [])[-1] == "     ledger: no row yet"
 
 
 def test_the_line_is_found_among_others_and_among_what_is_no_json() -> None:
     other = json.dumps({**LINE, "request_id": "req_12"})
     quoting = json.dumps({"level": "info", "message": "request req_1 failed", "request_id": "req_1"})
-    assert found("req_1", ["n4n up says req_1", other, quoting, "{req_1", json.dumps(LINE)]) == LINE
-    assert found("req_2", [other]) is None
+    found = about("req_1", ["n4n up says req_1", other, quoting, "{req_1", json.dumps(LINE)])
+    assert (found.lines, found.said, found.seen) == ([LINE], [json.loads(quoting)], 2)
+    assert about("req_2", [other]).lines == []
+
+
+def test_a_label_is_found_as_json_writes_it() -> None:
+    line = {**LINE, "request_id": 'a"b\\c'}
+    assert about('a"b\\c', [json.dumps(line)]).lines == [line]
+
+
+def test_what_a_process_said_of_the_request_is_told_with_the_last_line_of_its_traceback() -> None:
+    said = {"level": "error", "role": "data-plane", "message": "request req_1 failed", "exception": "Traceback\n  File x\nKeyError: 'e9'"}
+    assert story("req_1", Found([LINE], [said]), [])[-1] == "  data-plane said (error): request req_1 failed: KeyError: 'e9'"
+
+
+def test_a_log_that_was_asked_for_nothing_says_what_it_covers() -> None:
+    later = {**LINE, "timestamp": "2026-11-30T13:30:00.000Z"}
+    assert about("req_9", map(json.dumps, (LINE, later))).span == "2026-11-30T12:00:00 to 2026-11-30T13:30:00"
