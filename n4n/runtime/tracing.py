@@ -8,6 +8,7 @@ by a thread of the SDK.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
 
+LAST_WORDS_S, GIVEN_UP_S = 1.0, 0.5
 Value = str | int | float | bool | Sequence[str]
 
 
@@ -68,7 +70,7 @@ class Tracing:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         self.sampling = sampling
-        self._resource = resource
+        self._exporter, self._resource = exporter, resource
         self._batches = BatchSpanProcessor(exporter)
 
     def emit(self, spans: Sequence[Span]) -> None:
@@ -77,8 +79,13 @@ class Tracing:
             self._batches.on_end(_readable(span, self._resource))
 
     def close(self) -> None:
-        """Sends what is left; blocks for some seconds at most where nobody takes it."""
-        self._batches.shutdown()  # type: ignore[no-untyped-call]
+        """Sends what is left; where nobody takes it, it is lost after LAST_WORDS_S. The SDK alone would try for eight seconds."""
+        closing = threading.Thread(target=self._batches.shutdown, name="last spans", daemon=True)
+        closing.start()
+        closing.join(LAST_WORDS_S)
+        if closing.is_alive():
+            self._exporter.shutdown()
+            closing.join(GIVEN_UP_S)
 
 
 def tracing_of(environ: Mapping[str, str], role: str, node: str) -> Tracing | None:

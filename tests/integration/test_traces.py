@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
@@ -185,3 +186,16 @@ def test_without_a_receiver_there_are_no_traces(environ: dict[str, str]) -> None
 def test_a_variable_that_cannot_be_followed_stops_the_start(environ: dict[str, str], named: str) -> None:
     with pytest.raises(StartFailed, match=named):
         tracing_of(environ, "data-plane", "r1")
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+async def test_a_receiver_that_is_away_holds_a_stop_for_no_more_than_a_moment(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    opened = tracing_of(environ, "control-plane", "c1")
+    assert opened is not None
+    opened.emit([Span("work", Kind.SERVER, new_trace_id(), new_span_id(), 0, 1_000, 2_000, {})])
+    begun = time.monotonic()
+    await asyncio.to_thread(opened.close)
+    assert time.monotonic() - begun < 5.0  # 7 s where the SDK has its way
