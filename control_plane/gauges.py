@@ -20,6 +20,7 @@ from n4n.core.alerts.facts import Facts
 from n4n.core.errors import StartFailed
 
 MOST_REACHED = 1000  # budgets that a scrape tells of
+MOST_NODES = 1000  # likewise, those that are connected before others
 
 
 class Gauges(Collector):
@@ -66,8 +67,9 @@ def _of_the_fleet(facts: Facts) -> Iterator[Metric]:
     yield _labelled("n4n_provider_weight_share", "Of a model, by weights, where they decide", ("provider", "model"), shares)
     out = [(account, 1.0) for account in facts.accounts_out]
     yield _labelled("n4n_account_out", "1 while a provider refuses it", ("provider", "account", "reason"), out)
-    yield _labelled("n4n_node_lag_seconds", "Behind the catalog", ("node",), [((node.node,), node.lag_s) for node in facts.nodes])
-    refusing = [((node.node,), float(node.refuses)) for node in facts.nodes]
+    nodes = sorted(facts.nodes, key=lambda node: (not node.connected, node.node))[:MOST_NODES]
+    yield _labelled("n4n_node_lag_seconds", "Behind the catalog", ("node",), [((node.node,), node.lag_s) for node in nodes])
+    refusing = [((node.node,), float(node.refuses)) for node in nodes]
     yield _labelled("n4n_node_refuses", "1 while it refused the last version", ("node",), refusing)
 
 

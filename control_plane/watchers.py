@@ -28,6 +28,7 @@ from n4n.core.alerts.rules import BY_NAME, LEAST_COUNTED
 from n4n.core.alerts.watch import Board, Notice, Standing, Violation, watch
 from n4n.core.catalog import Endpoint, Snapshot
 from n4n.core.counting.encodings import is_own
+from n4n.core.errors import FailureClass
 from n4n.runtime.spans import Tracer
 
 LOOK_S: Final = 15.0
@@ -35,6 +36,7 @@ _BASELINE_S: Final = 3600.0  # seven days are summed up so often
 _SPANS_MIN: Final = (5, 10, 30, 60, 360)  # of requests that alerts look at
 _LOCK: Final = 0x6E346E07  # Postgres advisory lock "n4n watches"
 _THERE_S: Final = 15.0  # a node that nobody holds a stream of is there if it said something so lately
+_REASONS: Final = frozenset(one.value for one in FailureClass)
 _log = logging.getLogger("n4n.control_plane")
 
 
@@ -145,7 +147,7 @@ class Watchers:
                 compared_60=_compared(await traffic.compared(reading, hour, now), self._ratios, snapshot),
                 quotas=_quotas(said),
                 low_balances=tuple(low),
-                accounts_out=tuple(sorted({out for one in said for out in one.accounts_out})),
+                accounts_out=_accounts_out(said, snapshot),
                 budgets=tuple(budgets),
                 nodes=_nodes(said, nodes, now),
                 inversions=five[1],
@@ -172,6 +174,14 @@ def _quotas(said: Sequence[vitals.Said]) -> tuple[Quota, ...]:
         for provider, account, limit, used in one.quotas:
             most[provider, account, limit] = max(used, most.get((provider, account, limit), 0.0))
     return tuple(Quota(*key, used) for key, used in sorted(most.items()))
+
+
+def _accounts_out(said: Sequence[vitals.Said], snapshot: Snapshot | None) -> tuple[tuple[str, str, str], ...]:
+    """Those of the catalog: whoever has a node's token may say anything, and these are labels."""
+    endpoints = () if snapshot is None else snapshot.endpoints.values()
+    ours = {(account.provider, account.name) for endpoint in endpoints for account in endpoint.accounts}
+    found = {(provider, account, why) for one in said for provider, account, why in one.accounts_out}
+    return tuple(sorted(out for out in found if out[:2] in ours and out[2] in _REASONS))
 
 
 def _nodes(said: Sequence[vitals.Said], known: Sequence[NodeFacts], now: datetime) -> tuple[NodeFacts, ...]:
