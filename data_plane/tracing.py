@@ -16,12 +16,11 @@ from aiohttp import web
 from data_plane.record import AttemptRecord, Record, Trace
 from n4n.core.chat import Chunk
 from n4n.core.gen_ai import OPERATIONS, provider_name
-from n4n.core.tracing import Sampling, read_parent
+from n4n.core.tracing import Room, Sampling, read_parent
 from n4n.runtime.tracing import Kind, Span, Tracing, Value, new_span_id, new_trace_id
 
 ROUTES = frozenset((*OPERATIONS, "/v1/messages/count_tokens", "/v1/route:explain", "/v1/models"))  # any other path is the sender's word
 NOTICEABLE_S = 0.001  # a wait shorter than this has no span of its own
-MOST_NOTABLE = 100  # traces a second that are kept for what happened in them, beside those that the sampler chose
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}\Z")
 
 
@@ -31,7 +30,7 @@ class Tracer:
     def __init__(self, tracing: Tracing, wall: Callable[[], float]) -> None:
         self._tracing, self._wall = tracing, wall
         self._sampling: Sampling = tracing.sampling
-        self._second, self._notable = 0, 0
+        self._room = Room()
 
     def began(self, request: web.BaseRequest) -> Trace:
         """A request came."""
@@ -44,17 +43,10 @@ class Tracer:
     def ended(self, record: Record) -> bool:
         """It is over: its spans leave, or are never made; whether they left."""
         trace = record.trace
-        kept = trace is not None and (trace.sampled or (_is_notable(record) and self._has_room()))
+        kept = trace is not None and (trace.sampled or (_is_notable(record) and self._room.takes(self._wall())))
         if trace is not None and kept:
             self._tracing.emit(spans_of(record, trace))
         return kept
-
-    def _has_room(self) -> bool:
-        second = int(self._wall())
-        if second != self._second:
-            self._second, self._notable = second, 0
-        self._notable += 1
-        return self._notable <= MOST_NOTABLE
 
 
 def _is_notable(record: Record) -> bool:

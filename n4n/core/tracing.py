@@ -61,10 +61,13 @@ class Sampling(msgspec.Struct, frozen=True):
         return trace_id & _LOW_BITS < self.bound
 
 
+MOST_NOTABLE = 100  # traces a second and process that are kept for what happened in them, beside those that the sampler chose
+
+
 class Room:
     """For so many a second and no more, whatever comes. `takes` is told the time in seconds, on any one clock."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = MOST_NOTABLE) -> None:
         self._most, self._second, self._taken = most, 0, 0
 
     def __repr__(self) -> str:

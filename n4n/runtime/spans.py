@@ -17,7 +17,6 @@ from typing import Final
 from n4n.core.tracing import Parent, Room, traceparent
 from n4n.runtime.tracing import Kind, Span, Tracing, Value, new_span_id, new_trace_id
 
-MOST_NOTABLE: Final = 100  # traces a second that are kept for what happened in them
 MOST_PARTS: Final = 200  # of one trace
 _NOTHING: Final = nullcontext()
 
@@ -131,7 +130,7 @@ class Tracer:
 
     def __init__(self, tracing: Tracing, wall_ns: Callable[[], int]) -> None:
         self._tracing, self.wall_ns = tracing, wall_ns
-        self._room = Room(MOST_NOTABLE)
+        self._room = Room()
 
     def begin(
         self,
