@@ -287,6 +287,9 @@ def test_the_traces_tell_of_every_plane_and_every_fault(left: Left):
     outcomes = {span.attributes.get("n4n.outcome") for span in spans if span.resource["service.name"] == "n4n-prober"}
     assert {"ok", "ill", "limited", "account_out", "gone"} <= outcomes
     assert any(span.attributes.get("n4n.refused") == "invalid_catalog" for span in spans)
+    shipped = {span.span_id for span in spans if (span.name, span.kind) == ("n4n.v1.Usage/Report", "CLIENT")}
+    taken = {span.parent_id for span in spans if (span.name, span.kind) == ("n4n.v1.Usage/Report", "SERVER")}
+    assert taken and taken <= shipped  # routers and probers hand on whose part it is
 
 
 def test_no_token_and_no_address_of_a_store_is_in_a_trace(left: Left):

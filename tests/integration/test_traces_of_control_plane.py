@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import grpc
+import psycopg
 import pytest
 
 from control_plane.watchers import Watchers
@@ -27,6 +28,7 @@ from tests.core.test_ledger import settled
 from tests.integration.test_watchers import Around, Clock, a_ledger
 from tests.support.catalogs import SMALL, Raw, changed
 from tests.support.otlp import Receiver, Seen, receiver
+from tests.support.stores import libpq_url
 
 PARENT = Parent(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7, sampled=True, state="ci=7")
 PRICE = changed(SMALL, "endpoints", "acme-small", "price", to={"input_per_1m": 2.5})
@@ -191,6 +193,41 @@ async def test_what_the_ledger_takes_is_counted_in_its_span(came: Receiver, post
     assert (served.attributes["n4n.rows"], served.attributes["n4n.lines_unreadable"]) == (3, 1)
     assert first.parent_id == served.span_id
     assert b"canary" not in came.raw
+
+
+async def test_a_call_with_many_replies_is_one_span_to_its_end(came: Receiver, postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, calls(plane.port, NODE) as node, operator(plane) as client:
+        report = node.channel.unary_unary("/n4n.v1.Usage/Report", usage_pb2.UsageReport.SerializeToString)
+        now_us = time.time_ns() // 1000
+        lines = b"".join(settled(n, started_us=now_us - 60_000_000 + n, endpoint=f"e{n % 2}") for n in range(4))
+        await report(usage_pb2.UsageReport(node="r", source="s", offset=1, lines=lines), metadata=node.token)
+        prices = {"endpoints": {"e0": {"price": {"input_per_1m": 1, "output_per_1m": 2}}}}
+        rating = [one async for one in client.rerate("anew", 0, author="ann-canary", prices_json=json.dumps(prices["endpoints"]))][-1]
+        assert (rating.rows, rating.kept) == (4, 2)
+        with pytest.raises(ControlRefused):
+            _ = [one async for one in client.rerate("anew", 0, author="ann-canary", prices_json=json.dumps(prices["endpoints"]))]
+        well, refused = await seen(came, named("n4n.v1.Usage/Rerate"), 2)
+    assert well.attributes == {
+        "rpc.system.name": "grpc",
+        "rpc.method": "n4n.v1.Usage/Rerate",
+        "rpc.response.status_code": "OK",
+        "n4n.rows": 4,
+        "n4n.rows_kept": 2,
+        "n4n.rows_unpriced": 0,
+    }
+    assert (refused.attributes["rpc.response.status_code"], refused.attributes["n4n.refused"]) == ("ALREADY_EXISTS", "label_taken")
+    assert b"canary" not in came.raw
+
+
+async def test_what_breaks_inside_a_call_is_a_failure_of_ours(came: Receiver, postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, operator(plane) as client:
+        with psycopg.connect(libpq_url(postgres_url), autocommit=True) as connection:
+            connection.execute("ALTER TABLE catalog_versions RENAME TO elsewhere")
+        with pytest.raises(ControlRefused):
+            await client.history()
+        [server] = await seen(came, named("n4n.v1.Catalog/History"))
+    assert server.failed
+    assert postgres_url.encode() not in came.raw
 
 
 async def test_without_a_receiver_no_work_is_ever_made(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
