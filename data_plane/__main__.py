@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 
 from data_plane.metrics_folder import metrics_folder
 from n4n.core.errors import StartFailed
-from n4n.runtime.logs import log_as_json
+from n4n.runtime.logs import fields, log_as_json
 from n4n.runtime.settings import Settings, read_settings
+
+log = logging.getLogger("n4n.data_plane")
 
 
 def main(settings: Settings) -> int:
@@ -35,8 +38,14 @@ def main(settings: Settings) -> int:
 
     from data_plane.app import run_worker
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_worker(settings))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run_worker(settings))
+    except StartFailed as failed:
+        if not settings.report_fd:  # nobody but a supervisor sees this, and its log is lines of JSON
+            raise
+        log.error("worker %d cannot start: %s", settings.worker, failed, extra=fields(code="worker_cannot_start"))
+        return 1
     return 0
 
 

@@ -34,7 +34,7 @@ class CountingSeat:
             self._sock = _listening(path)
             self.path = path
         except OSError as error:
-            say(f"tokens are not counted: there is no socket at {path} ({(error.strerror or str(error)).lower()})")
+            say(f"tokens are not counted: there is no socket at {path} ({(error.strerror or str(error)).lower()})", "tokens_not_counted")
 
     def __repr__(self) -> str:
         return f"<CountingSeat {self.path or 'nowhere'}: {self._child!r}>"
@@ -45,7 +45,7 @@ class CountingSeat:
             self._child = None
             self._pause_s = 0.0 if now - self._began >= STEADY_S else min(MOST_PAUSE_S, max(LEAST_PAUSE_S, self._pause_s * 2))
             self._due = now + self._pause_s * self._draw(0.75, 1.25)
-            say(f"the counting process ended with {code}; starting it again")
+            say(f"the counting process ended with {code}; starting it again", "counting_process_ended")
         if self._child is None and self._sock is not None and now >= self._due:
             self._began = now
             self._child = spawn(

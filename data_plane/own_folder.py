@@ -27,7 +27,8 @@ def own_folder(path: Path, patience_s: float = PATIENCE_S) -> Iterator[None]:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path / "data-plane.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        say(f"the data directory {path} cannot be written ({(error.strerror or str(error)).lower()}): no catalog will outlive a restart")
+        why = (error.strerror or str(error)).lower()
+        say(f"the data directory {path} cannot be written ({why}): no catalog will outlive a restart", "data_directory_not_writable")
         yield
         return
     try:

@@ -7,11 +7,13 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from dataclasses import fields as members
 
 from data_plane.listeners import let_newcomers_in
 from data_plane.reports import LEAVES, SERVES, STOP_ACCEPTING, heard, pipe
 from data_plane.tally import Tally, row_of
+from n4n.runtime.logs import fields
 from n4n.runtime.process import Child, own_command, spawn
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import forget_worker
@@ -141,7 +143,7 @@ class Seat:
             self.heir, self.gave_up = None, self.replacement_wanted
             self._put_off(now, heir)
             what = f"was not ready within {HEIR_WITHIN_S:.0f} s" if code is None else f"ended with {code}"
-            say(f"the new worker {self.number} {what}")
+            say(f"the new worker {self.number} {what}", "new_worker_ended")
         elif heir.serves:
             self._take_over(heir, now)
 
@@ -161,7 +163,7 @@ class Seat:
         sitter.listen(passed_s)
         code = sitter.child.poll()
         if code is None and sitter.silent_s >= HUNG_AFTER_S:
-            say(f"worker {self.number} has said nothing for {HUNG_AFTER_S:.0f} s; ending it")
+            say(f"worker {self.number} has said nothing for {HUNG_AFTER_S:.0f} s; ending it", "worker_silent")
             sitter.child.kill()
             sitter.silent_s = 0.0
         if code is None:
@@ -172,7 +174,7 @@ class Seat:
         if self.sitter is None:
             self._put_off(now, sitter)
             again = f"starting it again{f' in {self._due - now:.1f} s' if self._due > now else ''}"
-        say(f"worker {self.number} ended with {code} after {now - sitter.began:.0f} s; {again}")
+        say(f"worker {self.number} ended with {code} after {now - sitter.began:.0f} s; {again}", "worker_ended")
 
     def _put_off(self, now: float, ended: Worker) -> None:
         """A growing pause before the next start, none after a long life."""
@@ -208,7 +210,7 @@ class Seat:
 
     def _environ(self, slot: int, reports: int, takes_over: bool) -> dict[str, str]:
         """Ours, with every setting said, so that a flag of the supervisor's holds for its workers too."""
-        settings = {f"N4N_{field.name.upper()}": str(getattr(self._settings, field.name)) for field in fields(Settings)}
+        settings = {f"N4N_{field.name.upper()}": str(getattr(self._settings, field.name)) for field in members(Settings)}
         told = {
             "N4N_LISTEN_FD": self.place.sock.fileno(),
             "N4N_TALLY_FD": self.place.tally_fd,
@@ -219,6 +221,6 @@ class Seat:
         return {**os.environ, **settings, **{name: str(value) for name, value in told.items()}, "GRPC_ENABLE_FORK_SUPPORT": "0"}
 
 
-def say(line: str) -> None:
-    """One line for the operator."""
-    log.warning("%s", line)
+def say(line: str, code: str) -> None:
+    """One line for the operator; `code`: in a word."""
+    log.warning("%s", line, extra=fields(code=code))

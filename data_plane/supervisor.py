@@ -65,7 +65,7 @@ class Supervisor:
                 self._begin_rolling()
 
     def _begin_rolling(self) -> None:
-        say(f"replacing {len(self._seats)} worker{'' if len(self._seats) == 1 else 's'}, one after the other")
+        say(f"replacing {len(self._seats)} worker{'' if len(self._seats) == 1 else 's'}, one after the other", "rolling_restart_begins")
         self._rolling = True
         for seat in self._seats:
             seat.replacement_wanted, seat.gave_up = True, False
@@ -75,7 +75,7 @@ class Supervisor:
         if any(seat.heir is not None for seat in self._seats):
             return
         if self._rolling and any(seat.gave_up for seat in self._seats):
-            say("the new workers do not start; the ones before go on, and the rolling restart is given up")
+            say("the new workers do not start; the ones before go on, and the rolling restart is given up", "rolling_restart_given_up")
             for seat in self._seats:
                 seat.gave_up = seat.replacement_wanted = False
         due = next((seat for seat in self._seats if seat.wants_heir(now)), None)
@@ -83,7 +83,7 @@ class Supervisor:
             due.start_heir(now)
         elif self._rolling and not any(seat.replacement_wanted for seat in self._seats):
             self._rolling = False
-            say("the rolling restart is over")
+            say("the rolling restart is over", "rolling_restart_over")
 
     def _stop(self) -> int:
         """Leave, let a balancer notice, make sure that nobody waits in a queue, drain."""

@@ -36,6 +36,7 @@ from n4n.core.skins.table import MESSAGES, SKINS, skin_of
 from n4n.runtime.exemplars import CONTENT_TYPE as OPENMETRICS_TYPE
 from n4n.runtime.exemplars import OPENMETRICS, openmetrics
 from n4n.runtime.labels import new_request_id
+from n4n.runtime.logs import fields
 from n4n.runtime.settings import Settings
 from n4n.runtime.telemetry import exposition
 
@@ -139,7 +140,7 @@ class Web:
                 await self._failed(request, outgoing, record, ended or Draining(retry_after_s=1))
                 record.outcome = "cancelled" if ended is not None else record.outcome
             except Exception:  # a fault of ours, told without details
-                log.exception("request %s failed", record.request_id)
+                log.exception("request %s failed", record.request_id, extra=_told_of(record))
                 await self._failed(request, outgoing, record, GatewayError("the gateway failed; its log tells why under this request id"))
         except ClientGone:
             record.status, record.outcome = 499, "cancelled"
@@ -276,6 +277,12 @@ class Web:
             return web.Response(body=await asyncio.to_thread(openmetrics), headers={"content-type": OPENMETRICS_TYPE})
         body = await asyncio.to_thread(exposition)
         return web.Response(body=body, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+def _told_of(record: Record) -> dict[str, dict[str, object]]:
+    """What the line of a fault of ours has, so that the request's other lines are found."""
+    trace = {} if record.trace is None else {"trace_id": f"{record.trace.trace_id:032x}"}
+    return fields(code="request_failed", request_id=record.request_id, **trace)
 
 
 def _speaks_messages(request: BoundedRequest) -> bool:

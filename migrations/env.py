@@ -20,6 +20,6 @@ handed_in = context.config.attributes.get("connection")
 if handed_in is not None:
     _run(handed_in)
 else:
-    engine = create_engine(engine_url(read_settings().database_url), poolclass=pool.NullPool)
+    engine = create_engine(engine_url(read_settings().database_url), poolclass=pool.NullPool, hide_parameters=True)
     with engine.connect() as own:
         _run(own)

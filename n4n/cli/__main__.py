@@ -32,6 +32,7 @@ from n4n.cli.output import Refused, complain
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core.errors import StartFailed
 
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before grpc is imported: its core's own lines are no JSON, and what fails is raised too
 REFUSED, INTERRUPTED = 1, 130
 FURNISH = "furnish"  # a part of `n4n up`, for no person to type
 

@@ -12,7 +12,7 @@ from n4n.core.candidates import Candidate
 from n4n.core.catalog import BreakerPolicy
 from n4n.core.errors import Failure, FailureClass
 from tests.support.endpoints import NOW, endpoint, model, snapshot
-from tests.support.router import _instruments
+from tests.support.router import instruments_of_tests
 
 RATE, OVERLOADED, AUTH, SERVER = FailureClass.RATE_LIMITED, FailureClass.OVERLOADED, FailureClass.AUTH, FailureClass.SERVER_ERROR
 
@@ -119,7 +119,7 @@ def test_what_leaves_the_catalog_is_forgotten() -> None:
 
 
 def test_gauges_show_every_endpoint_of_the_catalog_and_what_changed() -> None:
-    watched, see = Watched(), _instruments()
+    watched, see = Watched(), instruments_of_tests()
     gauges = HealthGauges(see, watched.health)
     watched.health.keep_only(watched.held)
     gauges.use(watched.held)

@@ -253,3 +253,8 @@ def test_a_quiet_router_needs_some_misses_before_it_judges() -> None:
 def test_pauses_grow_to_a_bound_and_differ_between_routers(tries: int, draw: float) -> None:
     longest = min(FIRST_PAUSE_S * 2**tries, LONGEST_PAUSE_S)
     assert longest / 2 <= pause_s(tries, draw) <= longest <= LONGEST_PAUSE_S
+
+
+def test_a_password_with_a_question_mark_is_not_taken_for_an_option_and_told() -> None:
+    with pytest.raises(StartFailed, match=r"^N4N_REDIS_URL has a \? in its user or password; write it as %3F$"):
+        settings_of("redis://:sec?ret_canary=1@h")

@@ -121,6 +121,8 @@ def _options(query: str) -> Mapping[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
     for option in options:
         if option not in _OPTIONS:
+            if "@" in query:  # then it is the rest of a password
+                raise StartFailed("N4N_REDIS_URL has a ? in its user or password; write it as %3F")
             raise StartFailed(f"N4N_REDIS_URL: the option {option[:40]!r} is not known; there are {', '.join(_OPTIONS)}")
     return options
 
