@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.schema import DatabaseAway
@@ -101,8 +102,12 @@ class Ledger:
         if kept:
             with part("ledger take") as work:
                 await self._make({_started(row).date() for row in kept})
-                async with self._database.transaction() as connection:
-                    written, replaced = await self._take(connection, kept)
+                try:
+                    async with self._database.transaction() as connection:
+                        written, replaced = await self._take(connection, kept)
+                except IntegrityError as error:  # whoever restored the database took partitions away that were made here
+                    self._days.clear()
+                    raise DatabaseAway("the database is not the one of a moment ago: partitions of the ledger are made anew") from error
                 if work is not None:
                     work.told |= {"n4n.rows": len(rows), "n4n.rows_new": written - replaced, "n4n.rows_replaced": replaced}
                     work.told |= {"n4n.rows_doubled": len(kept) - written, "n4n.rows_too_old": len(rows) - len(kept)}
