@@ -60,6 +60,7 @@ GAUGES_S = 1.0
 OWN_FILES = 500  # files and sockets that are no client's
 LAST_BYTES_S = 2.0  # draining has waited for the requests; this is for bytes on their way out
 LAST_ROWS_S = 1.5  # for usage on its way to a control plane; the rest waits on the disk
+LONGEST_VITALS_S = 30  # who says nothing for a minute is not counted
 FIRST_STATE_S = 3.0  # a control plane on its feet answers in 20 ms
 log = logging.getLogger("n4n.data_plane")
 
@@ -112,7 +113,10 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     spanned = None if tracing is None else spans.Tracer(tracing, time.time_ns)
     usage = UsageLink(settings.control_planes, identity, segments, known=ledger.known, clock=clock, draw=random.random, tracer=spanned)
     totals = served.totals
-    vitals = VitalsLink(settings.control_planes, identity, run, lambda: vitals_of(router, totals, segments, limiting))
+    heard = settings.control_planes if settings.vitals_sec else ()
+    vitals = VitalsLink(
+        heard, identity, run, lambda: vitals_of(router, totals, segments, limiting), every_s=min(settings.vitals_sec, LONGEST_VITALS_S)
+    )
     kept = Records(None if limiting is None else limiting.store, secret_of(settings))
     router.once = Once(kept, clock, random.random, lambda outcome: instruments.idempotent.labels(outcome).inc())
     endings = Endings(router, served)

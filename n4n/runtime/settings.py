@@ -63,6 +63,7 @@ class Settings:
     lost_router_sec: int = 90  # a router that is not heard of in Redis for longer is lost, and its open attempts are closed; 0: never
     alert_webhooks: str = ""  # whom a control plane tells of alerts: slack=URL, pagerduty=ROUTING_KEY, json=URL, comma separated
     alert_look_sec: int = 15  # how often it looks whether something is wrong; 0: never
+    vitals_sec: int = 5  # how often a router tells a control plane how it is, at most 30; 0: never
     log_level: str = "info"  # of what a process says of itself: debug, info, warning or error
     log_one_in: int = 1  # of the requests that ended well and at once, one in so many has a line; all others always have
     background_reserve_percent: int = 20  # of every account's limits, which background requests leave to interactive ones
