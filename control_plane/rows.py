@@ -106,7 +106,7 @@ def tenant_of(row: Row[*tuple[object, ...]]) -> TenantRecord:
     """A tenant; `keys` where they were counted."""
     found = row._mapping
     caps = {provider: one for provider, told in found["provider_caps"].items() if (one := read_budget(told, "", [])) is not None}
-    rules = TenantSettings(from_stored(found["budgets"]), caps, found["limits"], found["priority"])
+    rules = TenantSettings(from_stored(found["budgets"]), caps, found["limits"], found["priority"], found["capture_content"])
     return TenantRecord(found["name"], rules, found["author"], found["created_at"], found["access_version"], found.get("keys", 0))
 
 
@@ -138,5 +138,6 @@ def tenant_row(record: TenantRecord) -> dict[str, object]:
         "provider_caps": {provider: told_budget(one) for provider, one in rules.provider_caps.items()},
         "limits": dict(rules.limits),
         "priority": rules.priority,
+        "capture_content": rules.capture_content,
         "access_version": record.access_version,
     }

@@ -63,6 +63,7 @@ tenants = Table(
     Column("provider_caps", JSONB, nullable=False, server_default="{}"),  # {provider: budget}
     Column("limits", JSONB, nullable=False, server_default="{}"),  # of all its keys together, as those of a key
     Column("priority", Text),  # of its keys' requests that name none
+    Column("capture_content", Boolean, nullable=False, server_default="false"),  # traces of its requests bear what was said
     Column("access_version", BigInteger, nullable=False, server_default="0", index=True),  # the version that last touched its rules
 )
 

@@ -25,6 +25,7 @@ _FIELDS = {
     "priority": Field(read_priority),
     "budgets": Field(read_budgets),
     "provider_caps": Field(schema.map_of(read_cap)),
+    "capture_content": Field(schema.flag),
 }
 
 
@@ -36,6 +37,7 @@ class TenantSettings:
     provider_caps: Mapping[str, Budget] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
     priority: str | None = None
+    capture_content: bool = False  # traces of its requests bear what was said
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class TenantRecord:
         rules = self.settings
         if rules == TenantSettings():
             return None
-        return encode_tenant(Tenant(self.name, rules.budgets, rules.provider_caps, rules.limits, rules.priority))
+        return encode_tenant(Tenant(self.name, rules.budgets, rules.provider_caps, rules.limits, rules.priority, rules.capture_content))
 
 
 def read_tenant_settings(raw: Mapping[str, object]) -> TenantSettings:
@@ -68,6 +70,7 @@ def read_tenant_settings(raw: Mapping[str, object]) -> TenantSettings:
         provider_caps=cast(Mapping[str, Budget], table.get("provider_caps", {})),
         limits=cast(Mapping[str, int], table.get("limits", {})),
         priority=cast(str | None, table.get("priority")),
+        capture_content=table.get("capture_content") is True,
     )
 
 
@@ -76,6 +79,7 @@ def tenant_settings_as_told(settings: TenantSettings) -> dict[str, object]:
     told: dict[str, object] = {
         "limits": dict(settings.limits),
         "priority": settings.priority,
+        "capture_content": settings.capture_content or None,
         "budgets": [told_budget(one) for one in settings.budgets],
         "provider_caps": {provider: told_budget(one) for provider, one in settings.provider_caps.items()},
     }

@@ -49,6 +49,10 @@ def add(commands: Commands) -> None:
         "--provider-cap", action="append", type=values.provider_cap, metavar="PROVIDER=USD/WINDOW",
         help="from 80 %% of it on, other providers are preferred; nothing is refused. PROVIDER=none takes it away; repeatable",
     )  # fmt: skip
+    update.add_argument(
+        "--capture-content", choices=("on", "off"), default=None,
+        help="on: traces of its requests bear what was asked and answered; off, as it is unless somebody turns it on: nothing of it",
+    )  # fmt: skip
     offer_author(update)
     _offer_reading(update, run_update)
 
@@ -84,7 +88,7 @@ def run_show(args: Namespace) -> int:
 def run_update(args: Namespace) -> int:
     """`n4n tenant update`"""
     touches = gives_budgets(args)
-    if not touches and args.provider_cap is None and not given_limits(args, {})[1]:
+    if not touches and args.provider_cap is None and args.capture_content is None and not given_limits(args, {})[1]:
         raise WrongUsage("name a rule to change, such as --rpm 6000 or --budget-usd 1000/month; see `n4n tenant update -h`")
     now = next((one for one in ask(args, "fetching the tenants", lambda client: client.list_tenants()) if one.name == args.tenant), None)
     rules, fields = given_limits(args, now.limits if now else {})
@@ -94,6 +98,9 @@ def run_update(args: Namespace) -> int:
     if args.provider_cap is not None:
         rules["provider_caps"] = _caps(args, now)
         fields.append("provider_caps")
+    if args.capture_content is not None:
+        rules["capture_content"] = args.capture_content == "on"
+        fields.append("capture_content")
     changed = ask(args, "changing the tenant", lambda client: client.update_tenant(args.tenant, rules, fields, author=args.author))
     _warn_of_providers(args)
     print_fields(tenant_row(changed), args.output)
@@ -135,6 +142,7 @@ def tenant_row(info: TenantInfo) -> dict[str, object]:
         "priority": info.priority,
         **budget_fields(info.budgets),
         "provider_caps": [told(provider, one) for provider, one in sorted(info.provider_caps.items())],
+        "capture_content": info.capture_content,
         "created_at": iso(info.created_at_ms),
         "author": info.author,
         "access_version": info.access_version,

@@ -38,6 +38,7 @@ class Key:
     tenant_limits: Mapping[str, int] = field(default_factory=dict)  # of all its keys together
     require_pricing: bool = False  # endpoints without a price are not used
     tags: Tags = ()  # of its requests' rows, under those that they send
+    capture_content: bool = False  # the tenant wants traces of its requests to bear what was said
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Tenant:
     provider_caps: Mapping[str, Budget] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
     priority: str | None = None
+    capture_content: bool = False
 
     def lent(self, key: Key) -> Key:
         """A key of this tenant, with what holds for all of them."""
@@ -58,6 +60,7 @@ class Tenant:
             provider_caps=self.provider_caps,
             tenant_limits=self.limits,
             priority=key.priority or self.priority,
+            capture_content=self.capture_content,
         )
 
 

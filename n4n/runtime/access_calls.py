@@ -49,6 +49,7 @@ class TenantInfo:
     keys: int
     limits: Mapping[str, int] = field(default_factory=dict)
     priority: str | None = None
+    capture_content: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,7 @@ def _tenant(told: access_pb2.TenantInfo) -> TenantInfo:
         keys=told.keys,
         limits=limits_of(told.settings.limits),
         priority=told.settings.priority if told.settings.HasField("priority") else None,
+        capture_content=told.settings.capture_content,
     )
 
 

@@ -230,6 +230,8 @@ def encode_tenant(tenant: Tenant) -> bytes:
         setattr(message.limits, name, value)
     if tenant.priority is not None:
         message.priority = tenant.priority
+    if tenant.capture_content:
+        message.capture_content = True
     return message.SerializeToString(deterministic=True)
 
 
@@ -338,6 +340,7 @@ def _tenant(name: str, body: bytes) -> Tenant:
         provider_caps={provider: _budget(one, f"tenants.{name}.provider_caps") for provider, one in message.provider_caps.items()},
         limits=_limits(message.limits),
         priority=_priority(message, f"tenants.{name}"),
+        capture_content=message.capture_content,
     )
 
 

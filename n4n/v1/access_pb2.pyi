@@ -125,7 +125,7 @@ class RevokeKeyRequest(_message.Message):
     def __init__(self, public_id: _Optional[str] = ..., author: _Optional[str] = ...) -> None: ...
 
 class TenantSettings(_message.Message):
-    __slots__ = ("limits", "priority", "budgets", "provider_caps")
+    __slots__ = ("limits", "priority", "budgets", "provider_caps", "capture_content")
     class ProviderCapsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -137,11 +137,13 @@ class TenantSettings(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     BUDGETS_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_CAPS_FIELD_NUMBER: _ClassVar[int]
+    CAPTURE_CONTENT_FIELD_NUMBER: _ClassVar[int]
     limits: _types_pb2.Limits
     priority: str
     budgets: _containers.RepeatedCompositeFieldContainer[_types_pb2.Budget]
     provider_caps: _containers.MessageMap[str, _types_pb2.Budget]
-    def __init__(self, limits: _Optional[_Union[_types_pb2.Limits, _Mapping]] = ..., priority: _Optional[str] = ..., budgets: _Optional[_Iterable[_Union[_types_pb2.Budget, _Mapping]]] = ..., provider_caps: _Optional[_Mapping[str, _types_pb2.Budget]] = ...) -> None: ...
+    capture_content: bool
+    def __init__(self, limits: _Optional[_Union[_types_pb2.Limits, _Mapping]] = ..., priority: _Optional[str] = ..., budgets: _Optional[_Iterable[_Union[_types_pb2.Budget, _Mapping]]] = ..., provider_caps: _Optional[_Mapping[str, _types_pb2.Budget]] = ..., capture_content: _Optional[bool] = ...) -> None: ...
 
 class TenantInfo(_message.Message):
     __slots__ = ("name", "settings", "created_at_ms", "author", "access_version", "keys")

@@ -422,7 +422,7 @@ class Budget(_message.Message):
     def __init__(self, usd: _Optional[str] = ..., tokens: _Optional[int] = ..., window: _Optional[str] = ..., soft: _Optional[bool] = ..., since_ms: _Optional[int] = ...) -> None: ...
 
 class Tenant(_message.Message):
-    __slots__ = ("disabled", "limits", "priority", "budgets", "provider_caps")
+    __slots__ = ("disabled", "limits", "priority", "budgets", "provider_caps", "capture_content")
     class ProviderCapsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -435,12 +435,14 @@ class Tenant(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     BUDGETS_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_CAPS_FIELD_NUMBER: _ClassVar[int]
+    CAPTURE_CONTENT_FIELD_NUMBER: _ClassVar[int]
     disabled: bool
     limits: Limits
     priority: str
     budgets: _containers.RepeatedCompositeFieldContainer[Budget]
     provider_caps: _containers.MessageMap[str, Budget]
-    def __init__(self, disabled: _Optional[bool] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., priority: _Optional[str] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., provider_caps: _Optional[_Mapping[str, Budget]] = ...) -> None: ...
+    capture_content: bool
+    def __init__(self, disabled: _Optional[bool] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., priority: _Optional[str] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., provider_caps: _Optional[_Mapping[str, Budget]] = ..., capture_content: _Optional[bool] = ...) -> None: ...
 
 class Key(_message.Message):
     __slots__ = ("tenant", "secret_sha256", "expires_at_ms", "directives", "require_directives", "models", "limits", "priority", "budgets", "previous_sha256", "previous_expires_at_ms", "require_pricing", "tags")

@@ -197,6 +197,9 @@ def test_budgets_of_keys_and_tenants_are_given_shown_and_taken_away(machine: Mac
     assert [(row["key"], row["provider"], row["budget"]) for row in listed] == [
         (None, None, "usd/month"), (None, "sim-east", "usd/month"), (public_id, None, "tokens/day"),
     ]  # fmt: skip
+    for word in ("on", "off"):
+        wanted = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--capture-content", word, "-o", "json"))
+        assert wanted["capture_content"] is (word == "on")
     limited = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--rpm", "6k", "--priority", "background", "-o", "json"))
     assert (limited["rpm"], limited["tpm"], limited["priority"], limited["budgets"]) == (6000, None, "background", ["1000 USD/month"])
     limited = cast(dict[str, object], told(machine, "tenant", "update", "gamma", "--tpd", "1m", "--priority", "none", "-o", "json"))

@@ -17,7 +17,7 @@ import pytest
 from n4n.core.access import AccessSnapshot
 from n4n.core.errors import Unauthenticated
 from n4n.runtime.wire import compile_access
-from n4n.v1 import access_pb2, catalog_pb2, discovery_pb2, fleet_pb2, types_pb2
+from n4n.v1 import access_pb2, audit_pb2, catalog_pb2, discovery_pb2, fleet_pb2, types_pb2
 from tests.control_plane.client import ACCESS, NODE, Calls, Watcher, a_plane, a_watcher, calls, detail
 from tests.support.catalogs import SMALL
 from tests.support.stores import libpq_url
@@ -192,6 +192,27 @@ async def test_limits_and_the_usual_priority_of_a_tenant_reach_routers_with_its_
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await plane.access.UpdateTenant(wrong, metadata=plane.token)
             assert detail(refused.value).code == "invalid_request"
+
+
+async def test_that_a_tenant_wants_content_in_its_traces_reaches_its_keys_alone_and_is_audited(postgres_url: str) -> None:
+    async with a_plane(postgres_url) as plane, a_watcher(plane.port) as watcher:
+        own, other = await create(plane, tenant="acme"), await create(plane, tenant="beta")
+
+        async def capture(wanted: bool) -> tuple[bool, bool]:
+            rules = access_pb2.TenantSettings(capture_content=wanted)
+            request = access_pb2.UpdateTenantRequest(name="acme", settings=rules, fields=["capture_content"], author="ann")
+            info = await plane.access.UpdateTenant(request, metadata=plane.token)
+            assert info.settings.capture_content is wanted
+            while True:
+                keys = (await held_keys(watcher)).keys
+                if keys and keys[own.key.public_id].capture_content is wanted:
+                    return keys[own.key.public_id].capture_content, keys[other.key.public_id].capture_content
+
+        assert await capture(True) == (True, False)
+        assert await capture(False) == (False, False)
+        call = plane.channel.unary_unary("/n4n.v1.Audit/Query", response_deserializer=audit_pb2.AuditReply.FromString)
+        reply = await call(audit_pb2.AuditQuery(name="acme").SerializeToString(), metadata=plane.token)
+        assert [entry.author for entry in reply.entries if "capture_content" in entry.after_json + entry.before_json] == ["ann", "ann"]
 
 
 async def test_a_revoked_key_is_gone_for_good_and_revoking_again_changes_nothing(postgres_url: str) -> None:

@@ -94,6 +94,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "UPDATE traffic_by_minute SET reported_input = 105, counted_input = 100",
     ),
     "0015": (),
+    "0016": ("UPDATE tenants SET capture_content = true",),
 }
 
 
