@@ -21,6 +21,7 @@ from n4n.cli.welcome import World, trial
 from n4n.core.access import split_key
 from n4n.core.dialects.table import DIALECTS
 from n4n.core.document import Document, parse_document
+from n4n.runtime.logs import log_as_json
 
 if TYPE_CHECKING:
     from n4n.runtime.control_client import ControlClient
@@ -33,6 +34,7 @@ def run() -> int:
     """Does what standard input wishes."""
     from n4n.runtime.control_client import ControlRefused
 
+    log_as_json("up", "info")
     wish = Wish(**json.load(sys.stdin))
     try:
         furnished = asyncio.run(_furnish(wish))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from n4n.cli.output import note
+from n4n.cli.notices import notice
 from n4n.cli.restarts import Restarts, after_death
 from n4n.core.errors import StartFailed
 from n4n.runtime.process import Child
@@ -98,7 +98,7 @@ class House:
             return
         if not room.service.restarted:
             if not room.told:
-                note(f"n4n: {room.service.name} ended {_how(status)}; it stays down until the next `n4n up`")
+                notice(f"{room.service.name} ended {_how(status)}; it stays down until the next `n4n up`", "program_stays_down")
             room.told = True
         elif room.due is None:
             self._plan(room, f"ended {_how(status)}")
@@ -109,7 +109,7 @@ class House:
         now = time.monotonic()
         room.restarts, pause_s = after_death(room.restarts, now - room.since, self._draw())
         room.due = now + pause_s
-        note(f"n4n: {room.service.name} {what}; starting it again in {pause_s:.1f} s")
+        notice(f"{room.service.name} {what}; starting it again in {pause_s:.1f} s", "program_ended")
 
     def _start_again(self, room: _Room) -> None:
         room.since, room.due = time.monotonic(), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -12,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 
 from n4n.catalogs import builtin_document, sim_document
-from n4n.cli import ports, services, sim
+from n4n.cli import notices, ports, services, sim
 from n4n.cli.documents import read_document, to_json
 from n4n.cli.furnishing import COMMAND, Furnished, Furnishing, Wish
 from n4n.cli.home import Home
 from n4n.cli.house import House, Running
+from n4n.cli.notices import notice
 from n4n.cli.output import Refused, note
 from n4n.cli.ports import LOOPBACK, reachable
 from n4n.cli.router_probe import Router
@@ -46,6 +48,7 @@ def run_machine(args: Namespace) -> int:
     given = _valid_catalog(args.catalog) if args.catalog else None
     named = {name: getattr(args, name) for name in ("port", "admin_port", "workers", "data_dir") if getattr(args, name) is not None}
     settings = replace(read_settings(), **named)
+    notices.begin(settings.log_level)
     house = House()
     signals = Signals(at_once=lambda: _end_at_once(house))
     claimed = claim(settings.data_path)
@@ -143,7 +146,7 @@ class Up:
             furnishing.stop()
         self._await_answers(furnished)
         for line in (*notes, *furnished.notes):
-            note(f"n4n: {line}")
+            notice(line, "catalog_or_key", level=logging.INFO)
         self._announce(furnished)
 
     def _start_stores(self) -> None:

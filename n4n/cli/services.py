@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from n4n.cli.house import Program, Running, Service
-from n4n.cli.output import note
+from n4n.cli.notices import notice
 from n4n.runtime.embedded import start_postgres, start_valkey
 from n4n.runtime.process import own_command, spawn
 from n4n.runtime.settings import CREDENTIAL_PREFIXES, Settings
@@ -35,7 +36,7 @@ def valkey(folder: Path) -> Service:
 
 
 def _tell(line: str) -> None:
-    note(f"n4n: {line}")
+    notice(line, "embedded_store")
 
 
 def control_plane(settings: Settings) -> Service:
@@ -90,7 +91,16 @@ def last_words(path: Path) -> str:
     except OSError:
         return ""
     spoken = [line.strip() for line in lines if line.strip()]
-    return _OWN_NAME.sub("", spoken[-1]) if spoken else ""
+    return _OWN_NAME.sub("", _message(spoken[-1])) if spoken else ""
+
+
+def _message(line: str) -> str:
+    """What a line of JSON says, with what the exception in it was; another line as it is."""
+    try:
+        told = json.loads(line)
+        return ": ".join([told["message"], *told.get("exception", "").splitlines()[-1:]])
+    except (ValueError, TypeError, KeyError):
+        return line
 
 
 def environ_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from n4n.cli import values
 from n4n.cli.output import Refused
 from n4n.cli.parser import Commands, example
+from n4n.runtime.logs import log_as_json
 
 LATENCY_MS = 40  # before an answer begins
 CHUNK_DELAY_MS = 15  # between two chunks of a stream
@@ -40,6 +41,7 @@ def run(args: Namespace) -> int:
     from llmock.chaos import ChaosSettings, StreamChaos
     from llmock.testing import LLMockServer
 
+    log_as_json("sim", "warning")
     stop = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)
     server = LLMockServer(port=args.port, chaos=ChaosSettings(latency_ms=LATENCY_MS))

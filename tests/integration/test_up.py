@@ -110,7 +110,7 @@ def test_what_dies_is_started_again(running: Machine) -> None:
     wait_until(lambda: '"database": "ok"' in (out := running.n4n("status", "--json").stdout) and '"redis": "ok"' in out)
     wait_until(lambda: running.answers("/chat/completions", CHAT))
     for name in ("control-plane", "postgres", "valkey"):
-        assert f"n4n: {name} ended by signal 9; starting it again in " in running.errors
+        assert f"{name} ended by signal 9; starting it again in " in running.errors
 
 
 def test_a_killed_simulated_provider_stays_down_and_traffic_moves(running: Machine) -> None:
