@@ -44,6 +44,7 @@ from control_plane.watchers import Watchers
 from control_plane.webhooks import webhooks_of
 from n4n.core.breaker import Breaker
 from n4n.core.errors import StartFailed, StoreUnavailable
+from n4n.runtime.bearer import accepted
 from n4n.runtime.metrics_out import MetricsOut, metrics_out_of
 from n4n.runtime.open_attempts import LeftBehind
 from n4n.runtime.probes import findings
@@ -169,10 +170,12 @@ async def _ended(loops: Iterable[asyncio.Task[None]]) -> None:
 
 def _check(settings: Settings) -> None:
     engine_url(settings.database_url)
-    if not settings.admin_token:
+    if not accepted(settings.admin_token):
         raise StartFailed("N4N_ADMIN_TOKEN is empty; give a long random text, and the same to those who run n4n commands")
-    if settings.admin_token == settings.node_token:
-        raise StartFailed("N4N_NODE_TOKEN equals N4N_ADMIN_TOKEN; give routers a token of their own, they may only watch")
+    if set(accepted(settings.admin_token)) & set(accepted(settings.node_token)):
+        raise StartFailed(
+            "N4N_NODE_TOKEN equals N4N_ADMIN_TOKEN, or one of them does; give routers a token of their own, they may only watch"
+        )
 
 
 def _refuse_taken(host: str, port: int) -> None:

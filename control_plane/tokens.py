@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
 
 from control_plane.refusals import Forbidden, Refused, Unauthenticated
 from control_plane.service.answers import refuse
+from n4n.runtime.bearer import accepted
 
 WATCH, REPORT, VITALS = "/n4n.v1.Discovery/Watch", "/n4n.v1.Usage/Report", "/n4n.v1.Operations/Report"
 _OF_NODES = frozenset((WATCH, REPORT, VITALS))
@@ -17,14 +18,14 @@ _ONLY_WATCH = "the node token may watch the catalog and report usage and health,
 
 
 class Tokens(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs only
-    """Checks the token before any handler sees the call. An empty token admits nobody.
+    """Checks the token before any handler sees the call. `admin` and `node` may name several; an empty one admits nobody.
 
     `certified`: every connection has shown a certificate of our authority, which is enough for what a node does.
     """
 
     def __init__(self, *, admin: str, node: str, certified: bool = False) -> None:
-        self._admin = admin.encode()
-        self._node = node.encode()
+        self._admin = accepted(admin)
+        self._node = accepted(node)
         self._certified = certified
 
     async def intercept_service(
@@ -38,7 +39,7 @@ class Tokens(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic i
 
     def _verdict(self, call: grpc.HandlerCallDetails) -> Refused | None:
         presented = _bearer(call)
-        is_admin, is_node = _same(presented, self._admin), _same(presented, self._node)
+        is_admin, is_node = _is_one_of(presented, self._admin), _is_one_of(presented, self._node)
         if is_admin or (call.method in _OF_NODES and (is_node or self._certified)):
             return None
         return Forbidden(_ONLY_WATCH) if is_node else Unauthenticated(_NOBODY)
@@ -52,8 +53,8 @@ def _bearer(call: grpc.HandlerCallDetails) -> bytes:
     return b""
 
 
-def _same(presented: bytes, token: bytes) -> bool:
-    return hmac.compare_digest(presented, token) and bool(token)
+def _is_one_of(presented: bytes, tokens: Sequence[bytes]) -> bool:
+    return sum(hmac.compare_digest(presented, token) for token in tokens) > 0  # all are compared, whichever it is
 
 
 def _refusing(refused: Refused) -> grpc.RpcMethodHandler[object, object]:

@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError, Message
 from n4n.core.errors import Problem, StartFailed
 from n4n.core.tracing import Parent
 from n4n.runtime.access_calls import AccessCalls
+from n4n.runtime.bearer import sent
 from n4n.runtime.control_health import HealthReport, health_report, health_request
 from n4n.runtime.control_link import open_channel
 from n4n.runtime.operations_calls import OperationsCalls
@@ -159,7 +160,7 @@ class ControlClient(AccessCalls, UsageCalls, OperationsCalls):
     ) -> None:
         """`parent`: what these calls are a part of, for the control plane's traces."""
         self._targets, self._tls = tuple(targets), tls
-        self._metadata = (("authorization", f"Bearer {token}"), *(() if parent is None else carrying(parent)))
+        self._metadata = (("authorization", f"Bearer {sent(token)}"), *(() if parent is None else carrying(parent)))
         self._call_s, self._connect_s = call_s, connect_s
         self._channel: grpc.aio.Channel | None = None
         self._target = ""

@@ -24,6 +24,7 @@ import grpc
 from n4n.core.discovery import Heads, Held, LinkRules, Nack, Part, Tries, Unreadable, answered, next_try
 from n4n.core.errors import StartFailed
 from n4n.runtime import wire
+from n4n.runtime.bearer import sent
 from n4n.runtime.tls import NO_TLS, TlsFiles, channel_credentials
 
 WATCH: Final = "/n4n.v1.Discovery/Watch"
@@ -95,7 +96,7 @@ class Identity:
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What goes with a call."""
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+        return (("authorization", f"Bearer {sent(self.token)}"),) if self.token else ()
 
     def __repr__(self) -> str:
         return f"Identity({self.node!r}, {self.role!r}, {self.build!r})"

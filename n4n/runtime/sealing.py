@@ -12,6 +12,7 @@ import secrets
 from pathlib import Path
 
 from n4n.core.errors import StartFailed
+from n4n.runtime.bearer import sent
 from n4n.runtime.settings import Settings
 
 _NONCE_BYTES = 12
@@ -53,7 +54,7 @@ class Seal:
 
 def secret_of(settings: Settings) -> bytes:
     """The secret that this router seals with. StartFailed: one has to be made, and the data directory cannot hold it."""
-    told = settings.seal_key or settings.node_token
+    told = settings.seal_key or sent(settings.node_token)
     if told:
         return told.encode()
     try:

@@ -43,7 +43,7 @@ class Settings:
     prober_port: int = 9402  # a prober's /metrics, /live and /ready, on `host`; 0: none
     probers: int = 1  # 1: `n4n up` starts a prober; 0: none, and health is known from traffic alone
     admin_url: str = ""  # control planes, host:port, comma separated: for the command and for routers
-    admin_token: str = ""  # may do everything; the control plane and the command
+    admin_token: str = ""  # may do everything; the control plane and the command. Of both several, comma separated: see bearer.py
     node_token: str = ""  # may watch the catalog and report usage, nothing else; the control plane and routers
     tls_cert: str = ""  # a PEM file: what this program shows to the other planes; with tls_key
     tls_key: str = ""
