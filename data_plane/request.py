@@ -7,6 +7,7 @@ back. Up to the guard's release a failed attempt is invisible to the client; aft
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace as replace_part
 from functools import partial
 from typing import assert_never
 
@@ -26,6 +27,7 @@ from n4n.core.chat import ChatRequest, UpstreamRequest
 from n4n.core.dialects import Dialect
 from n4n.core.dialects.origins import origin_of, unread
 from n4n.core.dialects.system_prompt import spelled_out
+from n4n.core.dialects.wording import without_secret
 from n4n.core.directives import NONE
 from n4n.core.errors import Failure, RequestError, StreamInterrupted, Untellable
 from n4n.core.large import LARGE
@@ -233,9 +235,11 @@ async def _call(
         record.waited_s += 0.0 if heard else router.clock() - sent
         raise
     except StreamInterrupted as error:
-        record.attempt_ended(error.failed.failure)
-        raise
+        failed = replace_part(error.failed, failure=without_secret(error.failed.failure, router.secret(candidate.account)))
+        record.attempt_ended(failed.failure)
+        raise StreamInterrupted(failed) from error
     if failure is not None:
+        failure = without_secret(failure, router.secret(candidate.account))
         record.attempt_ended(failure)
     return failure
 

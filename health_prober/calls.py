@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from n4n.core.catalog import Account, Endpoint, Provider
 from n4n.core.chat import ChatRequest, Chunk, Done, Failed, Usage
 from n4n.core.dialects import Dialect
 from n4n.core.dialects.system_prompt import spelled_out
+from n4n.core.dialects.wording import without_secret
 from n4n.core.errors import Failure, FailureClass, RequestError
 from n4n.core.probes import balances
 from n4n.runtime.signing import signed
@@ -69,10 +71,12 @@ class Calls:
             async with self._upstream.send(call, request_id, phases, extra) as reply:
                 if reply.status != 200:
                     failure = dialect.failure(reply.status, reply.headers, await reply.read_error(), self._wall())
-                    return Heard(failure, self._clock() - begun)
+                    return Heard(without_secret(failure, secret), self._clock() - begun)
                 if request.stream:
-                    return await self._streamed(request, dialect, reply, begun, first_s)
-                return self._whole(dialect.decode(await reply.read(), reply.content_type, request), begun)
+                    heard = await self._streamed(request, dialect, reply, begun, first_s)
+                else:
+                    heard = self._whole(dialect.decode(await reply.read(), reply.content_type, request), begun)
+                return heard if heard.failure is None else replace(heard, failure=without_secret(heard.failure, secret))
         except UpstreamFault as fault:
             return Heard(fault.failure, self._clock() - begun)
         except RequestError as error:  # it cannot be said in this endpoint's words
@@ -117,12 +121,13 @@ class Calls:
         """What is left on an account, as its provider tells it."""
         begun = self._clock()
         phases = Phases(min(_CONNECT_S, timeout_s), timeout_s, timeout_s, begun + timeout_s)
+        secret = self._secret(account.name)
         try:
-            question = balances.question(api, provider, self._secret(account.name))
+            question = balances.question(api, provider, secret)
             async with self._upstream.send(question, request_id, phases, extra) as reply:
                 if reply.status != 200:
                     dialect = self._dialects[provider.dialect]
-                    return dialect.failure(reply.status, reply.headers, await reply.read_error(), self._wall())
+                    return without_secret(dialect.failure(reply.status, reply.headers, await reply.read_error(), self._wall()), secret)
                 told = balances.left(api, provider, await reply.read())
         except UpstreamFault as fault:
             return fault.failure

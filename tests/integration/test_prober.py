@@ -325,7 +325,7 @@ async def test_a_prober_is_stopped_in_the_middle_of_a_probe(redis_url: str) -> N
 
 def test_a_log_line_is_json() -> None:
     record = logging.makeLogRecord(
-        {"name": "n4n.prober", "levelname": "INFO", "msg": "probe of %s", "args": ("e",), **fields(event="probe")}
+        {"name": "n4n.prober", "levelname": "INFO", "levelno": 20, "msg": "probe of %s", "args": ("e",), **fields(event="probe")}
     )
 
     told = json.loads(JsonLines("prober").format(record))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from n4n.core.errors import FailureClass
+from n4n.core.errors import Failure, FailureClass
 
 MAX_MESSAGE = 500
 OWN_WORDS: dict[FailureClass, str] = {
@@ -39,6 +40,7 @@ _PRIVATE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _OWNER = re.compile(r"\b(in|for|of)\s+(organi[sz]ation|project|account|team)\s+(?:\[…\]|(?-i:[A-Z])\S*|['\"`]\S+)", re.IGNORECASE)
+_BETWEEN, _LEAST_SECRET = re.compile(r'[\s:",{}]+'), 6  # a credential may be a pair, or JSON; what is shorter is no secret
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
@@ -50,3 +52,21 @@ def cleaned(text: str) -> str:
     if not text.replace("[…]", "").strip(" .,:;"):
         return ""
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+def without_secret(failure: Failure, secret: str | None) -> Failure:
+    """The same without the credential that was sent, nor a part of it: one that looks like none is not seen by `cleaned`."""
+    if not secret:
+        return failure
+    parts = [part for part in (secret, *_BETWEEN.split(secret)) if len(part) >= _LEAST_SECRET]
+    said = (failure.message, failure.code, failure.param)
+    if not any(part in text for text in said if text for part in parts):
+        return failure
+    message, code, param = (None if text is None else _struck(text, parts) for text in said)
+    return replace(failure, message=message or "[…]", code=code, param=param)
+
+
+def _struck(text: str, parts: list[str]) -> str:
+    for part in parts:
+        text = text.replace(part, "[…]")
+    return text
