@@ -164,9 +164,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
             segments.close()
             if limiting is not None:
                 await limiting.close()
-            for out in (tracing, telling):
-                if out is not None:
-                    await asyncio.to_thread(out.close)
+            await asyncio.gather(*[asyncio.to_thread(out.close) for out in (tracing, telling) if out is not None])
 
 
 def _intake(settings: Settings, runner: web.ServerRunner, server: web.Server, sock: socket.socket) -> Intake:

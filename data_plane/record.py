@@ -18,6 +18,7 @@ from n4n.runtime.tracing import new_span_id
 from n4n.runtime.upstream import Reply
 
 if TYPE_CHECKING:
+    from data_plane.content import Content
     from data_plane.counting import Counting
     from data_plane.parts import Parts
 
@@ -121,6 +122,7 @@ class Record(msgspec.Struct):
     ledger: Settling | None = None  # None: this request is not metered
     trace: Trace | None = None  # None: no traces are wanted
     parts: Parts | None = None  # where its time went; None: it is not looked at so closely
+    content: Content | None = None  # what is said, for its trace; None: its tenant never asked for that
     queued_at: float | None = None  # when it began to wait for quota
     reserved_at: float | None = None  # when the newest reservation began, where traces are wanted
     reserved_s: float = 0.0  # and what all of them took

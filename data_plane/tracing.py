@@ -1,7 +1,8 @@
 """Traces of requests: ids while one runs, spans when it ended and is worth keeping. Nothing is built for a request that turns out dull.
 
 Kept are the traces that the sampler chose, and besides, up to a bound per second, every request that failed, was refused, was left by its
-client, fell back or waited for quota. No prompt, no answer, no key and no URL is in any attribute.
+client, fell back or waited for quota. No key and no URL is in any attribute, and no
+prompt and no answer, but of tenants that asked for them (data_plane/content.py).
 """
 
 from __future__ import annotations
@@ -120,7 +121,10 @@ def _server(record: Record, trace: Trace, moment: _Moments) -> Span:
         told["n4n.warnings"] = len(record.warnings)
     if record.replayed:
         told["n4n.idempotent_replay"] = True
-    told |= _answered(record)
+    told |= (answered := _answered(record))
+    if record.content is not None:
+        reasons = answered.get("gen_ai.response.finish_reasons")
+        told |= record.content.attributes(record, reasons if isinstance(reasons, list) else [])
     if record.ttft_s is not None:
         told["gen_ai.response.time_to_first_chunk"] = round(record.ttft_s, 6)
     failed = record.outcome in ("error", "cancelled") or record.status >= 500

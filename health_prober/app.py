@@ -115,9 +115,7 @@ async def prober(settings: Settings) -> AsyncIterator[Prober]:
             await usage.last_words(LAST_WORDS_S)
             segments.close()
             await store.close()
-            for out in (tracing, telling):
-                if out is not None:
-                    await asyncio.to_thread(out.close)
+            await asyncio.gather(*[asyncio.to_thread(out.close) for out in (tracing, telling) if out is not None])
 
 
 def _policies(catalog: Callable[[], Snapshot | None]) -> Callable[[str], Policies | None]:

@@ -7,6 +7,7 @@ from functools import partial
 from data_plane.answers import Answer, StreamAnswer, WholeAnswer
 from data_plane.bodies import BoundedRequest
 from data_plane.callers import PRIORITIES, Asked, authenticate
+from data_plane.content import Content
 from data_plane.exchange import Exchange
 from data_plane.idempotency import Held
 from data_plane.meter import Meter
@@ -65,6 +66,10 @@ async def converse(
         answer = StreamAnswer(way, record, meter, skin, skin.frames(chat), keep_alive_s=router.keep_alive_s)
     else:
         answer = WholeAnswer(way, record, skin, chat, router.aside)
+    if key.capture_content and record.trace is not None:
+        record.content = Content(body)
+        if chat.stream and record.trace.sampled:
+            answer = record.content.heard_through(answer)
     if parts is not None:
         answer = TimedAnswer(answer, parts)
     exchange = Exchange(

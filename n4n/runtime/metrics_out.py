@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import export
     from opentelemetry.sdk.resources import Resource
 
-LAST_WORDS_S, GIVEN_UP_S = 2.0, 1.0
+LAST_WORDS_S, GIVEN_UP_S = 1.0, 0.5
 _UNITS = {"seconds": "s", "bytes": "By", "usd": "{USD}", "ratio": "1", "tokens": "{token}"}
 Labels = frozenset[tuple[str, str]]
 
@@ -80,7 +80,7 @@ class MetricsOut:
                     self._exporter.export(told)
 
     def close(self) -> None:
-        """Blocks for some seconds at most where nobody takes the last word."""
+        """Where nobody takes the last word, it is lost after LAST_WORDS_S."""
         self._over.set()
         self._thread.join(LAST_WORDS_S)
         self._exporter.shutdown()

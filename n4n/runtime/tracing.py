@@ -69,9 +69,11 @@ class Tracing:
     def __init__(self, exporter: SpanExporter, resource: Resource, sampling: Sampling) -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+        from n4n.runtime.span_batches import Bounded
+
         self.sampling = sampling
         self._exporter, self._resource = exporter, resource
-        self._batches = BatchSpanProcessor(exporter)
+        self._batches = BatchSpanProcessor(Bounded(exporter))
 
     def emit(self, spans: Sequence[Span]) -> None:
         """They are exported with the next batch; where the receiver is away or slow, the oldest that wait are lost."""

@@ -90,7 +90,7 @@ def _read(value: object, found: Prompt) -> None:
 
 
 def _members(one: Mapping[str, object], found: Prompt) -> Iterator[object]:
-    role, kind = one.get("role"), one.get("type")
+    role, kind = one.get("role"), _at(one.get("type"))
     if isinstance(role, str):
         found.messages += 1
         found.texts.append(role)
@@ -116,7 +116,7 @@ def output_of(pieces: Iterable[bytes]) -> Output | None:
         except json_bytes.NotJson:
             exact = False
             continue
-        for kind, place, text in _said(said) if isinstance(said, dict) else ():
+        for kind, place, text in said_in(said) if isinstance(said, dict) else ():
             into = reasoning if kind == "reasoning" else texts
             into.setdefault(place, []).append(text)
             exact = exact and kind != "call"
@@ -128,14 +128,20 @@ def output_of(pieces: Iterable[bytes]) -> Output | None:
 _Told = tuple[str, tuple[object, ...], str]  # text, reasoning or call; where it belongs; the piece
 
 
-def _said(said: Mapping[str, object]) -> Iterator[_Told]:
+def _at(told: object) -> object:
+    """A number or a word that says where something belongs; anything else says nothing, and could be no key."""
+    return told if isinstance(told, int | str) else None
+
+
+def said_in(said: Mapping[str, object]) -> Iterator[_Told]:
+    """What one event or body of an answer says, in whatever dialect: which kind of thing, where it belongs, and the piece of text."""
     kind = said.get("type")
     if isinstance(choices := said.get("choices"), list):
         for place, choice in enumerate(choices):
             if isinstance(choice, dict):
-                yield from _choice(choice.get("index", place), choice)
+                yield from _choice(_at(choice.get("index", place)), choice)
     elif kind in ("content_block_start", "content_block_delta"):
-        yield from _block(said.get("index"), said.get("delta") or said.get("content_block"))
+        yield from _block(_at(said.get("index")), said.get("delta") or said.get("content_block"))
     elif isinstance(kind, str) and kind.startswith("response."):
         yield from _event(kind, said)
     elif isinstance(items := said.get("output"), list):
@@ -161,7 +167,7 @@ def _choice(index: object, choice: Mapping[str, object]) -> Iterator[_Told]:
             yield kind, (index, name), text
     calls = told.get("tool_calls")
     named = [
-        (call.get("index", at), call.get("function"))
+        (_at(call.get("index", at)), call.get("function"))
         for at, call in enumerate(calls if isinstance(calls, list) else ())
         if isinstance(call, dict)
     ]
@@ -186,9 +192,10 @@ def _block(index: object, block: object) -> Iterator[_Told]:
 def _event(kind: str, said: Mapping[str, object]) -> Iterator[_Told]:
     if kind.endswith(".delta"):
         what = "reasoning" if "reasoning" in kind else "call" if "call" in kind else "text"
-        yield from _texts(what, (said.get("output_index"), said.get("content_index"), said.get("summary_index"), what), said, "delta")
+        place = (_at(said.get("output_index")), _at(said.get("content_index")), _at(said.get("summary_index")), what)
+        yield from _texts(what, place, said, "delta")
     elif kind == "response.output_item.added" and isinstance(item := said.get("item"), dict) and item.get("type") == "function_call":
-        yield from _texts("call", (said.get("output_index"), "name"), item, "name")
+        yield from _texts("call", (_at(said.get("output_index")), "name"), item, "name")
 
 
 def _item(place: int, item: object) -> Iterator[_Told]:
