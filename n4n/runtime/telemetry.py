@@ -59,8 +59,9 @@ class Distribution(Histogram):
 class Instruments:
     """The router's instruments. One per process. The bounds of its distributions stand beside them, in seconds."""
 
-    LATENCY = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-    TTFT = (0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 5, 8, 15, 30, 60)
+    # Half as long again at most, where most answers are: alerts compare percentiles, which are no finer than this.
+    LATENCY = (0.05, 0.1, 0.2, 0.3, 0.45, 0.7, 1, 1.5, 2.25, 3.5, 5, 7.5, 11, 17, 25, 40, 60, 120, 300, 600)
+    TTFT = (0.05, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1, 1.5, 2.25, 3.5, 5, 7.5, 11, 17, 30, 60)
     OVERHEAD = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1)
     QUEUED = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5)
     DEPTHS = (0, 1, 2, 3, 5)  # changes of endpoint, no seconds
