@@ -71,10 +71,15 @@ def sim_document(ports: Mapping[str, int]) -> Document:
     return {
         "providers": {name: _provider(place, ports[place.server]) for name, place in _PLACES.items()},
         "accounts": {f"{name}-main": {"provider": name, "credential": f"env:{KEY_VARIABLE}"} for name in _PLACES},
-        "models": {name: whole["models"][name] for name in _MODELS} | {EMBEDDINGS: {"context_window": 8192}},
+        "models": {name: _unchecked(whole["models"][name]) for name in _MODELS} | {EMBEDDINGS: {"context_window": 8192}},
         "endpoints": endpoints | {name: {**endpoint, "supports": ["embeddings"]} for name, endpoint in embeddings.items()},
         "tiers": {"reasoning": {"chain": list(REASONING)}},
     }
+
+
+def _unchecked(model: Table) -> Table:
+    """Without the prober's deeper checks: simulated providers say the same whatever a system prompt asks of them."""
+    return {**model, "probe": {**cast(Table, model.get("probe", {})), "checks_interval_sec": 0}}
 
 
 def _provider(place: _Place, port: int) -> Table:

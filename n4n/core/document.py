@@ -63,6 +63,15 @@ def _matching(pattern: re.Pattern[str], wanted: str) -> schema.Reader:
     return read
 
 
+def _checks_interval(value: object, path: str, problems: Problems) -> float | None:
+    """Seconds; 0: never."""
+    return (
+        0.0
+        if value == 0 and not isinstance(value, bool)
+        else schema.number(1, 604_800, " of seconds, or 0 for none,")(value, path, problems)
+    )
+
+
 def _credential(value: object, path: str, problems: Problems) -> str | None:
     if isinstance(value, str) and schema.is_plain(value) and _CREDENTIAL.match(value):
         return value
@@ -213,7 +222,7 @@ FIELDS: dict[str, dict[str, Field]] = {
             "effort": Field(schema.text),
             "stream": Field(schema.flag),
             "enabled": Field(schema.flag),
-            "checks_interval_sec": Field(schema.number(1, 604_800, " of seconds")),
+            "checks_interval_sec": Field(_checks_interval),
             "checks_max_tokens": Field(schema.whole(1, 100_000)),
         })),
         "substitutes": Field(schema.listed(_name)),

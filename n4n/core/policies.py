@@ -89,7 +89,7 @@ class ProbePolicy:
     effort: str | None = None  # of reasoning; None: not asked for
     stream: bool = True  # as most traffic is: it tells of the first token too
     enabled: bool = True
-    checks_interval_sec: float = 21_600.0  # between two deeper checks: does it obey a system prompt, a JSON format
+    checks_interval_sec: float = 21_600.0  # between two deeper checks: does it obey a system prompt, a JSON format; 0: none
     checks_max_tokens: int = 64
 
 

@@ -9,6 +9,7 @@ from n4n.catalogs import builtin_document, sim_document
 from n4n.catalogs.builtin import whole_document
 from n4n.core.catalog import PICO, compile_snapshot
 from n4n.core.document import DIALECTS, Document, parse_document
+from n4n.core.probes.work import work_of
 
 PORTS = {"sim-east": 20101, "sim-west": 20102, "sim-eu": 20103}
 EVERYTHING = {str(account["credential"]).removeprefix("env:"): "k" for account in whole_document()["accounts"].values()} | {
@@ -274,6 +275,13 @@ def test_simulated_models_are_offered_in_the_dialects_of_their_makers_and_a_tier
     assert spoken["gemini-2.5-flash"] == {"openai", "gemini"}
     chain = snapshot.resolve("tier/reasoning").models
     assert [spoken[str(model)] for model in chain] == [{"anthropic"}, {"openai_responses", "openai"}, {"gemini"}]
+
+
+def test_simulated_models_are_probed_but_asked_nothing_that_a_simulation_cannot_know() -> None:
+    compiled = compile_snapshot(parse_document(sim_document(PORTS))[0], version=1, checksum="c")
+
+    jobs = work_of(compiled, frozenset(DIALECTS)).jobs
+    assert {name[0] for name in jobs} == {"p"} and len(jobs) == len(compiled.endpoints)
 
 
 def test_simulated_embeddings_are_made_by_endpoints_that_do_nothing_else() -> None:

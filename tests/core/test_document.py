@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from n4n.core import schema
 from n4n.core.document import canonical_json, differences, parse_document, removed_too_much
 from n4n.core.errors import CatalogRefused, Problem
 from tests.support.catalogs import FULL, SMALL, changed, documents
@@ -278,3 +279,16 @@ def test_a_body_of_aliases_upon_aliases_is_refused_before_it_is_written_out():
     assert [str(problem) for problem in problems] == [
         "endpoints.acme-small.body: must not hold more than 10000 values, aliases written out"
     ]
+
+
+@pytest.mark.parametrize(
+    ("told", "read"), [(0, 0.0), (0.0, 0.0), (1, 1.0), (604_800, 604_800.0), (0.5, None), (-1, None), (False, None), ("0", None)]
+)
+def test_deeper_checks_are_a_second_apart_or_there_are_none(told: object, read: float | None) -> None:
+    document, problems = parse_document({"models": {"m": {"probe": {"checks_interval_sec": told}}}})
+
+    assert [problem.message for problem in problems] == (
+        [] if read is not None else [f"must be a number of seconds, or 0 for none, from 1 to 604800, not {schema.shown(told)}"]
+    )
+    if read is not None:
+        assert document["models"]["m"]["probe"] == {"checks_interval_sec": read}

@@ -48,6 +48,12 @@ def test_who_is_not_probed() -> None:
     assert work == Work({}, {})
 
 
+def test_an_interval_of_zero_means_no_deeper_checks() -> None:
+    work = work_of(snapshot([endpoint("a")], [model(probe=ProbePolicy(checks_interval_sec=0.0))]), SPOKEN)
+
+    assert set(work.tasks) == {"p:a"}
+
+
 def test_a_profile_that_makes_no_request_is_told() -> None:
     work = work_of(snapshot([endpoint("a")], [model(probe=ProbePolicy(param="n", max_tokens=9_999))]), SPOKEN)
 

@@ -96,7 +96,7 @@ def _of_endpoint(endpoint: Endpoint, model: Model) -> list[Job]:
     cost = most_pico(request, policy.max_tokens, endpoint)
     lease_s = timeout_s + min(GRACE_S, max(_LEAST_GRACE_S, policy.interval_sec / 2))
     found: list[Job] = [Probe(Task(f"p:{endpoint.id}", policy.interval_sec, lease_s, purse, cost), endpoint, model, request)]
-    checks = tuple(checks_of(model, endpoint))
+    checks = tuple(checks_of(model, endpoint)) if policy.checks_interval_sec else ()
     if checks:
         cost = sum(most_pico(check.request, policy.checks_max_tokens, endpoint) for check in checks)
         lease_s = check_timeout_s(model) * len(checks) + GRACE_S
