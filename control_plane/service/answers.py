@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from google.protobuf.message import Message
 from control_plane.audit import SOURCE
 from control_plane.refusals import InvalidRequest, Refused
 from control_plane.schema import DatabaseAway
+from n4n.runtime.logs import fields
 from n4n.runtime.spans import current_work
 from n4n.v1 import catalog_pb2
 
@@ -36,6 +38,7 @@ _STATUS: Mapping[str, grpc.StatusCode] = {
     "permission_denied": grpc.StatusCode.PERMISSION_DENIED,
 }
 _MAX_LINE = 1000
+_log = logging.getLogger("n4n.control_plane")
 _LAST_MS = 4_102_444_800_000  # the year 2100
 _MAX_AUTHOR = 200
 
@@ -50,6 +53,11 @@ async def answering(context: Context) -> AsyncIterator[None]:
         await refuse(context, refused)
     except DatabaseAway as error:
         await context.abort(grpc.StatusCode.UNAVAILABLE, f"{error}; try again once n4n status shows the database ok")
+    except grpc.aio.AbortError:
+        raise
+    except Exception:  # noqa: BLE001  # the outermost: grpc would tell the caller the fault's own words, which may hold a secret
+        _log.exception("a call failed", extra=fields(code="call_failed"))
+        await context.abort(grpc.StatusCode.INTERNAL, "the control plane failed; its log tells why")
 
 
 async def refuse(context: grpc.aio.ServicerContext[RequestType, ReplyType], refused: Refused) -> NoReturn:

@@ -31,15 +31,6 @@ TURNS = [{"role": "user", "content": "ping"}]
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 LABELS = ("first", "fell-back", "refused", "left", "cut", "once-1", "limited", "nobodys", "unknown-key", "lost", "twice-the-same",
           "in-line-0", "in-line-1")  # fmt: skip
-ONE_AFTER_ANOTHER = """
-import contextlib, io, json, sys
-from n4n.cli.__main__ import main
-said = []
-for arguments in json.load(sys.stdin):
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
-        said.append([main(arguments), out, errors])
-print(json.dumps([[code, out.getvalue(), errors.getvalue()] for code, out, errors in said]))
-"""
 PLAYED: Mapping[str, Reply] = {
     "overloaded": error(503), "garbled": garbled(), "cut": (*partial("one", "two", "three", "four"), Sleep(0.05), Rst()),
     "hang": hang_before_headers(),
@@ -82,12 +73,8 @@ class Left:
     stories: dict[str, tuple[list[str], dict[str, Any]]] = field(default_factory=dict)
 
     def said(self, *asked: list[str]) -> list[tuple[int, str, str]]:
-        """Status, output and errors of `n4n logs explain` with each of these arguments, all in one process."""
-        environ = {**bare_environ(), "N4N_ADMIN_URL": self.fleet.admin_url, "N4N_ADMIN_TOKEN": ADMIN_TOKEN, "N4N_DATA_DIR": "nowhere"}
-        command, given = [sys.executable, "-c", ONE_AFTER_ANOTHER], json.dumps([["logs", "explain", *one] for one in asked])
-        done = subprocess.run(command, input=given, capture_output=True, text=True, env=environ, timeout=60, cwd=self.logs.parent)
-        assert done.returncode == 0, done.stderr
-        return [tuple(one) for one in json.loads(done.stdout)]
+        """Status, output and errors of `n4n logs explain` with each of these arguments."""
+        return self.fleet.tools(*(["logs", "explain", *one] for one in asked))
 
     def told(self, label: str) -> tuple[list[str], dict[str, Any]]:
         """Text and JSON of one request."""

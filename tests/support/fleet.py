@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,15 @@ from tests.support.house import PATIENCE_S, bare_environ, command_line, descenda
 
 ROLLED = "the rolling restart is over"  # what a supervisor says then
 ADMIN_TOKEN, NODE_TOKEN = "test-admin-token", "test-node-token"
+_ONE_AFTER_ANOTHER = """
+import contextlib, io, json, sys
+from n4n.cli.__main__ import main
+said = []
+for arguments in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+        said.append([main(arguments), out, errors])
+print(json.dumps([[code, out.getvalue(), errors.getvalue()] for code, out, errors in said]))
+"""
 
 
 @dataclass
@@ -147,6 +156,19 @@ class Fleet:
         )
         assert not check or done.returncode == 0, f"n4n {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
+
+    def tools(self, *asked: Sequence[str]) -> list[tuple[int, str, str]]:
+        """Status, output and errors of several n4n commands, run in one process one after the other: a start costs half a second."""
+        environ = {
+            **bare_environ(),
+            "N4N_ADMIN_URL": self.admin_url,
+            "N4N_ADMIN_TOKEN": ADMIN_TOKEN,
+            "N4N_DATA_DIR": str(self.folder / "nobody"),
+        }
+        command, given = [sys.executable, "-c", _ONE_AFTER_ANOTHER], json.dumps([list(one) for one in asked])
+        done = subprocess.run(command, input=given, capture_output=True, text=True, env=environ, timeout=2 * PATIENCE_S, cwd=self.folder)
+        assert done.returncode == 0, done.stderr
+        return [(code, out, errors) for code, out, errors in json.loads(done.stdout)]
 
     def told(self, *arguments: str) -> object:
         """The JSON that one n4n command prints."""
