@@ -17,6 +17,7 @@ from n4n.cli.catalog_rule import AUTHOR, FILE_AUTHOR, Apply, Head, decide, stran
 from n4n.cli.furnishing import Furnished, Wish
 from n4n.cli.output import Refused
 from n4n.cli.ports import LOOPBACK, accepts
+from n4n.cli.router_probe import Router
 from n4n.cli.welcome import World, trial
 from n4n.core.access import split_key
 from n4n.core.dialects.table import DIALECTS
@@ -56,6 +57,10 @@ async def _furnish(wish: Wish) -> Furnished:
         notes = await _settle_catalog(client, wish)
         key = await _working_key(client, wish.api_key)
         await _until_routers_follow(client, wish.workers)
+        if key == wish.api_key and not await _opens(wish.base_url, key):
+            notes.append("the first key has another secret by now, which n4n up does not know: here is a new key")
+            key = await _working_key(client, "")
+            await _until_routers_follow(client, wish.workers)
         head = await client.get()
         world = World(head.endpoint_states, DIALECTS, os.environ, lambda port: port in wish.sim_ports or accepts(LOOPBACK, port))
         model, obstacle = trial(json.loads(head.document_json), world)
@@ -126,6 +131,15 @@ async def _working_key(client: ControlClient, known: str) -> str:
             if refused.code != "not_found":
                 raise
     return (await client.create_key(TENANT, {}, author=AUTHOR)).secret
+
+
+async def _opens(base_url: str, key: str) -> bool:
+    """Whether a key that is active is let in: its secret may have been rotated."""
+    while True:
+        try:
+            return await asyncio.to_thread(Router(base_url, key).lets_in)
+        except OSError:  # it does not listen yet
+            await asyncio.sleep(LOOK_S)
 
 
 async def _until_routers_follow(client: ControlClient, workers: int) -> None:

@@ -31,6 +31,7 @@ class Wish:
     asked_for: bool  # the operator named the catalog, with --catalog
     message: str
     api_key: str  # of an earlier start, empty: none
+    base_url: str  # where the routers will answer
     workers: int
     sim_ports: tuple[int, ...]  # of the simulated providers that this start has started
     moved_ports: Mapping[str, int]  # simulated providers that had to leave this old port

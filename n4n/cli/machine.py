@@ -174,6 +174,7 @@ class Up:
             asked_for=self._given is not None,
             message=self._message(),
             api_key=self._home.secrets().api_key,
+            base_url=self._base_url,
             workers=self._settings.workers,
             sim_ports=tuple(self._settled.sim_ports.values()),
             moved_ports=self._settled.moved_ports,

@@ -35,6 +35,10 @@ class Router:
         except OSError:
             return False
 
+    def lets_in(self) -> bool:
+        """Whether our key opens it. OSError when nobody answers."""
+        return self._call("GET", self._path("/models"), None).status != 401
+
     def explain(self, model: str, directives: str = "") -> Answer:
         """A dry run. OSError when nobody answers."""
         return self._call("POST", self._path("/route:explain"), {"model": model}, directives=directives)

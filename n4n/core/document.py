@@ -63,13 +63,10 @@ def _matching(pattern: re.Pattern[str], wanted: str) -> schema.Reader:
     return read
 
 
-def _checks_interval(value: object, path: str, problems: Problems) -> float | None:
+def _checks_interval(value: object, path: str, problems: Problems) -> object:
     """Seconds; 0: never."""
-    return (
-        0.0
-        if value == 0 and not isinstance(value, bool)
-        else schema.number(1, 604_800, " of seconds, or 0 for none,")(value, path, problems)
-    )
+    never = value == 0 and not isinstance(value, bool)
+    return 0.0 if never else schema.number(1, 604_800, " of seconds, or 0 for none,")(value, path, problems)
 
 
 def _credential(value: object, path: str, problems: Problems) -> str | None:

@@ -100,6 +100,25 @@ def test_kill_9_leaves_nothing_that_stops_the_next_start(machine: Machine) -> No
     assert machine.ask("/models")[:2] == (200, {"object": "list", "data": []})
 
 
+def test_a_rotated_first_key_and_removed_secrets_are_made_anew(machine: Machine) -> None:
+    machine.arguments = ()
+    first = machine.start()
+    assert machine.n4n("key", "rotate", str(first["api_key"]).split("-")[2]).returncode == 0
+    assert machine.stop(signal.SIGTERM) == 0
+
+    second = machine.start()
+    assert second["api_key"] != first["api_key"]
+    assert "the first key has another secret by now" in machine.errors
+    assert machine.ask("/models")[0] == 200
+    assert machine.stop(signal.SIGTERM) == 0
+    (machine.data_dir / "secrets.json").unlink()
+
+    third = machine.start()
+    assert third["admin_token"] != second["admin_token"] and third["api_key"] != second["api_key"]
+    assert machine.ask("/models")[0] == 200
+    assert machine.n4n("nodes").returncode == 0
+
+
 def test_what_dies_is_started_again(running: Machine) -> None:
     before = {words: running.child(words) for words in ("n4n control-plane", "bin/postgres", "valkey-server", "n4n data-plane --worker 1")}
 
