@@ -97,6 +97,7 @@ class Watchers:
                     else:
                         self.known = None
             except DatabaseAway as error:
+                self.known = None
                 _log.warning("alerts: %s", error)
             await asyncio.sleep(self._look_s)
 

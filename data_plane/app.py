@@ -98,6 +98,7 @@ async def worker(settings: Settings, reports: Reports) -> AsyncIterator[Serving]
     identity = Identity(node_name(settings), "data-plane", n4n.__version__, settings.node_token, tls_of(settings))
     link = ControlLink(settings.control_planes, identity, follower, rules=LinkRules(), clock=clock, draw=random.random)
     limiting = None
+    instruments.store_up.set(1)  # until it is found to be away, if there is one
     if settings.redis_url:
         limiting = Limiting(
             settings.redis_url,

@@ -115,7 +115,7 @@ class Instruments:
             "llm_quota_utilization_ratio", "Used of an account's limit, as last known; of several models' the most.",
             ("provider", "account", "limit_type"), multiprocess_mode="livemax", registry=registry,
         )  # fmt: skip
-        self.store_up = Gauge("n4n_store_up", "Whether Redis can be used, 1 or 0.", multiprocess_mode="livemin", registry=registry)
+        self.store_up = Gauge("n4n_store_up", "0 while Redis cannot be used, else 1.", multiprocess_mode="livemin", registry=registry)
         of_endpoint = ("provider", "model", "endpoint")
         self.endpoint_health = Gauge(
             "llm_endpoint_health", "Score: what is left of a weight.", of_endpoint, multiprocess_mode="livemin", registry=registry

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from control_plane.schema import migrate
@@ -26,7 +27,7 @@ from tests.control_plane.client import Watcher, a_watcher
 from tests.support.alert_world import ROUTING_KEY, AlertWorld, Node, a_row, an_alert_world
 from tests.support.catalogs import Raw, changed
 from tests.support.store import open_store
-from tests.support.stores import new_database
+from tests.support.stores import libpq_url, new_database
 
 PRICE = {"price": {"input_per_1m": 2.5, "output_per_1m": 10}}
 DOCUMENT: Raw = {
@@ -300,7 +301,11 @@ async def test_a_budget_is_told_at_every_level_and_all_of_them_are_over_with_its
     migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noon = datetime.combine(datetime.now(UTC).date() + timedelta(days=1), time(12), UTC)
-    async with an_alert_world(migrated_url, monkeypatch, DOCUMENT, by=noon - datetime.now(UTC)) as world:
+    async with (
+        an_alert_world(migrated_url, monkeypatch, DOCUMENT, by=noon - datetime.now(UTC)) as world,
+        await psycopg.AsyncConnection.connect(libpq_url(migrated_url)) as another,
+    ):
+        await another.execute("SELECT pg_advisory_lock(%s)", (0x6E346E05,))  # another control plane looks after budgets
         await given_a_budget(world)
         for at, cost in enumerate(("0.11", "0.06", "0.05")):
             world.passes(60)

@@ -83,6 +83,7 @@ def test_a_provider_that_counts_a_tenth_too_much_shows_in_the_usage_and_in_the_m
         "the metric",
     )
     assert "n4n_answers_counted_total" in metrics(router)
+    assert "n4n_store_up 1.0" in metrics(router), "without a Redis none is away"
     assert router.stop() == 0
     assert not own.exists()
     every = "SELECT count(*), count(DISTINCT attempt_id), sum(prompt_tokens) FROM usage_ledger"

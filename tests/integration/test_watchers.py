@@ -177,6 +177,28 @@ async def test_routers_say_how_they_are_and_their_counters_become_minutes(postgr
     assert later == []
 
 
+async def test_two_processes_of_one_name_are_counted_each_by_itself(postgres_url: str) -> None:
+    clock = Clock()
+    async with a_ledger(postgres_url, clock) as ledger:
+        for number in range(5):  # one drains while the other serves already
+            await vitals.take(ledger.reading(), Said("r1-1", "old", ended=100_000 + number, failed=9_000), clock.now)
+            await vitals.take(ledger.reading(), Said("r1-1", "new", ended=10 * number), clock.now)
+        [(found, _)] = await vitals.requests(ledger.reading, [(NOON, NOON + timedelta(minutes=1))])
+    assert (found.ended, found.failed) == (44, 0)
+
+
+async def test_what_was_counted_while_nobody_listened_is_spread_over_that_time(postgres_url: str) -> None:
+    clock = Clock()
+    async with a_ledger(postgres_url, clock) as ledger:
+        await vitals.take(ledger.reading(), Said("r1", "run", ended=1000), clock.now)
+        clock.now += timedelta(minutes=120)
+        await vitals.take(ledger.reading(), Said("r1", "run", ended=4600, failed=120), clock.now)
+        now = clock.now + timedelta(minutes=1)
+        [(lately, _), (all_of_it, _)] = await vitals.requests(ledger.reading, [(now - timedelta(minutes=6), now), (NOON, now)])
+    assert (lately.ended, lately.failed) == (180, 6)
+    assert (all_of_it.ended, all_of_it.failed) == (3600, 120)
+
+
 async def test_the_ledger_becomes_minutes_with_percentiles(postgres_url: str) -> None:
     clock = Clock(NOON + timedelta(minutes=5))
     async with a_ledger(postgres_url, clock) as ledger:
