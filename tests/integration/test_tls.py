@@ -117,6 +117,29 @@ async def test_a_control_plane_that_cannot_be_believed_is_not_followed_and_told_
             assert "over TLS" in refused.value.message
 
 
+def bundled(path: Path, *authorities: Authority) -> Path:
+    path.write_text("".join(Path(one.ca).read_text() for one in authorities))
+    return path
+
+
+async def test_an_authority_is_replaced_while_both_are_believed(
+    ours: Authority, strange: Authority, module_postgres_url: str, tmp_path: Path
+) -> None:
+    both = bundled(tmp_path / "both.pem", ours, strange)
+    old, new = ([replace(of.certified(name), ca=str(both)) for name in ("control-2", "router-2", "operator-2")] for of in (ours, strange))
+    steps = [  # the control plane's files, then the router's
+        (old[0], replace(old[1], ca=ours.ca)),
+        (new[0], old[1]),
+        (new[0], replace(new[1], ca=strange.ca)),
+        (replace(new[0], ca=strange.ca), replace(new[1], ca=strange.ca)),
+    ]
+    for number, (control, router) in enumerate(steps):
+        async with secured(module_postgres_url, control) as target:
+            await apply(target, old[2] if number < 2 else new[2])
+            async with a_router(target, tmp_path / str(number), router) as (follower, _):
+                await until(lambda follower=follower: follower.version == 1)  # type: ignore[misc]
+
+
 async def test_a_router_takes_up_a_renewed_certificate_and_says_so_while_it_cannot(
     ours: Authority, module_postgres_url: str, tmp_path: Path
 ) -> None:
