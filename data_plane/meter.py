@@ -21,12 +21,11 @@ from n4n.runtime.telemetry import Instruments
 
 _ENCODE = msgspec.json.Encoder().encode
 _LINE = (
-    b'{"timestamp":"%b","request_id":%b,"model":%b,"tenant":%b,"key_id":%b,"stream":%b,"routing":{"catalog_version":%b,'
-    b'"candidates_considered":%d,"selected":%b,"directives_applied":%b,"preference_overridden":%b,"fallback_attempts":%d,"attempts":[%b]},'
-    b'"latency_ms":%.1f,"ttft_ms":%b,"overhead_ms":%.1f,"status":%d,"outcome":%b,"error":%b,"usage":%b,"warnings":%b,'
+    b'{"timestamp":"%b","request_id":%b,"model":%b,%b,"directives_applied":%b,"preference_overridden":%b,"fallback_attempts":%d,'
+    b'"attempts":[%b]},"latency_ms":%.1f,"ttft_ms":%b,"overhead_ms":%.1f,%b,"usage":%b,"warnings":%b,'
     b'"priority":%b,"queue_ms":%.1f,"hold_ms":%b,"bytes_in":%d,"bytes_out":%d,"trace_id":%b}\n'
 )
-_ATTEMPT = b'{"attempt_id":%b,"endpoint":%b,"account":%b,"outcome":%b,"ms":%.1f%b}'
+_ATTEMPT = b'{"attempt_id":%b,%b,"ms":%.1f%b}'
 _USAGE = (
     b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"cached_tokens":%d,"cache_write_tokens":%d,"reasoning_tokens":%d,'
     b'"local_prompt_tokens":%b,"local_completion_tokens":%b,"cost_usd":%b,"estimated":%b}'
@@ -88,27 +87,27 @@ class Meter:
 
 def log_line(record: Record) -> bytes:
     """The request as one JSON object on one line, names as in docs/architecture.md; no prompt, no answer, no key, no URL."""
-    plan, endpoint, ttft_s, hold_s = record.plan, record.selected, record.ttft_s, record.hold_s
+    plan, attempts, ttft_s, hold_s = record.plan, record.attempts, record.ttft_s, record.hold_s
     line = _LINE % (
         _timestamp(record.wall),
         _ENCODE(record.request_id),
         _ENCODE(record.model),
-        _word(record.tenant),
-        _word(record.key_id),
-        b"true" if record.stream else b"false",
-        b"null" if record.catalog_version is None else b"%d" % record.catalog_version,
-        plan.considered if plan is not None else record.considered,
-        _word(endpoint.id) if endpoint is not None else b"null",
+        _route(
+            record.tenant,
+            record.key_id,
+            record.stream,
+            record.catalog_version,
+            plan.considered if plan is not None else record.considered,
+            attempts[-1].endpoint.id if attempts else None,
+        ),
         _list(record.directives),
         b"null" if plan is None or plan.preferred_overridden is None else _ENCODE(plan.preferred_overridden),
         record.fallback_attempts,
-        b",".join([_attempt(record, attempt) for attempt in record.attempts]),
+        _attempt(record, attempts[0]) if len(attempts) == 1 else b",".join([_attempt(record, attempt) for attempt in attempts]),
         record.elapsed_s * 1000,
         b"null" if ttft_s is None else b"%.1f" % (ttft_s * 1000),
         record.overhead_s * 1000,
-        record.status,
-        _word(record.outcome),
-        _word(record.error_code),
+        _ending(record.status, record.outcome, record.error_code),
         usage_block(record),
         _list(record.warnings),
         _word(record.priority),
@@ -126,12 +125,32 @@ def log_line(record: Record) -> bytes:
 def _attempt(record: Record, attempt: AttemptRecord) -> bytes:
     return _ATTEMPT % (
         _ENCODE(attempt.attempt_id),
-        _word(attempt.endpoint.id),
-        _word(attempt.account),
-        _word(attempt.outcome),
+        _call(attempt.endpoint.id, attempt.account, attempt.outcome),
         ((attempt.ended if attempt.ended is not None else record.clock()) - attempt.started) * 1000,
         b',"message":%b' % _ENCODE(attempt.message) if attempt.message else b"",
     )
+
+
+# What many lines have in common. None of it is a client's own word.
+
+
+@lru_cache(8192)
+def _route(tenant: str | None, key_id: str | None, stream: bool, version: int | None, considered: int, selected: str | None) -> bytes:  # noqa: FBT001
+    return b'"tenant":%b,"key_id":%b,"stream":%b,"routing":{"catalog_version":%b,"candidates_considered":%d,"selected":%b' % (
+        *map(_ENCODE, (tenant, key_id, stream, version)),
+        considered,
+        _ENCODE(selected),
+    )
+
+
+@lru_cache(8192)
+def _call(endpoint: str, account: str, outcome: str) -> bytes:
+    return b'"endpoint":%b,"account":%b,"outcome":%b' % (_ENCODE(endpoint), _ENCODE(account), _ENCODE(outcome))
+
+
+@lru_cache(1024)
+def _ending(status: int, outcome: str, error: str | None) -> bytes:
+    return b'"status":%d,"outcome":%b,"error":%b' % (status, _ENCODE(outcome), _ENCODE(error))
 
 
 def usage_block(record: Record) -> bytes:
