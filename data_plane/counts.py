@@ -207,12 +207,13 @@ class Counts:
         """One request that ended; with which others it counts."""
         attempts, plan = record.attempts, record.plan
         endpoint = attempts[-1].endpoint if attempts else None
-        tier, asked = ("", record.catalog_model) if plan is None else (plan.target.tier or "", plan.target.name)
+        target = record.target if plan is None else plan.target
+        tier, asked = ("", "") if target is None else (target.tier or "", target.name)
         key: RouteKey
         if endpoint is not None:
             key = (endpoint.provider.name, endpoint.model, tier, record.operation, asked)
         else:
-            model = plan.model.id if plan is not None else record.catalog_model
+            model = plan.model.id if plan is not None else "" if target is None else target.models[0]
             key = ("", model, tier, record.operation, asked)
         route = self._routes.get(key)
         if route is None:

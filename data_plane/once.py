@@ -57,4 +57,5 @@ def _total_s(router: Router, exchange: Exchange) -> float:
         return _TOTAL_S
     if all(model_barred(allowed, snapshot.models[model], target.name) for target in targets for model in target.models):
         raise ModelNotAllowed(f"this API key may not use the model {chat.model[:200]!r}", param="model")
+    exchange.record.target = targets[0]
     return snapshot.models[targets[0].models[0]].timeouts.total_ms / 1000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from n4n.core.candidates import Plan
-from n4n.core.catalog import Endpoint
+from n4n.core.catalog import Endpoint, Target
 from n4n.core.chat import Chunk, Usage
 from n4n.core.dialects.wording import ABOUT_THE_REQUEST, OWN_WORDS
 from n4n.core.errors import Failure, GatewayError
@@ -91,7 +91,7 @@ class Record(msgspec.Struct):
     plan: Plan | None = None
     considered: int = 0  # endpoints, where a refusal tells it and there is no plan
     eliminated: Mapping[str, int] | None = None  # and what ruled them out
-    catalog_model: str = ""  # whose request it was, where there is no plan and the catalog has the name
+    target: Target | None = None  # what was asked for, where there is no plan and the catalog has the name
     attempts: list[AttemptRecord] = msgspec.field(default_factory=list)
     fallback_attempts: int = 0
     queued_s: float = 0.0  # for quota, in line

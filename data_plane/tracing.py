@@ -101,9 +101,9 @@ def _server(record: Record, trace: Trace, moment: _Moments) -> Span:
             told["n4n.preference_overridden"] = plan.preferred_overridden
     elif record.eliminated:
         told["n4n.candidates"], told["n4n.eliminated"] = record.considered, _counted(record.eliminated)
-    asked = plan.target.name if plan is not None else record.catalog_model
-    if asked:
-        told["gen_ai.request.model"] = asked
+    target = plan.target if plan is not None else record.target
+    if target is not None:
+        told["gen_ai.request.model"] = target.name
     if record.catalog_version is not None:
         told["n4n.catalog_version"] = record.catalog_version
     if record.directives:
@@ -132,7 +132,7 @@ def _server(record: Record, trace: Trace, moment: _Moments) -> Span:
         told["error.type"] = record.error_code
     elif failed:
         told["error.type"] = record.outcome
-    parent, name = trace.parent, f"{operation or trace.method} {asked or trace.route}"
+    parent, name = trace.parent, f"{operation or trace.method} {trace.route if target is None else target.name}"
     return Span(
         name=name,
         kind=Kind.SERVER,

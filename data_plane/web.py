@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from urllib.parse import unquote
 
@@ -29,7 +30,7 @@ from data_plane.skins.counting import Counting
 from data_plane.skins.explain import encode, explain_route
 from data_plane.skins.models import list_models, show_model
 from n4n.core import gen_ai
-from n4n.core.errors import Draining, GatewayError, NoSuchRoute, TooManyConnections
+from n4n.core.errors import Draining, GatewayError, ModelNotFound, NoSuchRoute, TooManyConnections
 from n4n.core.skins.messages_models import model, page
 from n4n.core.skins.skin import Skin
 from n4n.core.skins.table import MESSAGES, SKINS, skin_of
@@ -183,9 +184,10 @@ class Web:
         if record.plan is None:
             considered, record.eliminated = plan_facts(error, record)
             record.considered = considered or 0
-            catalog, model = self._router.in_force()[0], record.model
-            if catalog is not None and model is not None and model in catalog.models:
-                record.catalog_model = model
+            catalog = self._router.in_force()[0]
+            if catalog is not None and record.model is not None and not isinstance(error, ModelNotFound):
+                with suppress(ModelNotFound):
+                    record.target = catalog.resolve(record.model)
 
     async def _failed(self, request: BoundedRequest, outgoing: Outgoing, record: Record, error: GatewayError) -> None:
         self._note(record, error)

@@ -30,6 +30,7 @@ from tests.support.upstream import ScriptedUpstream
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 STREAMS = [(path, stream) for path, stream in WAYS if stream]
 AT_ONCE = {"stream_guard": {"chunks": 1, "max_hold_ms": 1}, "retry": {"max_retries": 0}}
+NO_NAMES: Mapping[str, tuple[str, str]] = {}
 VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5]}
 VECTORS = compact({"object": "list", "data": [VECTOR], "model": "x", "usage": {"prompt_tokens": 3, "total_tokens": 3}})
 
@@ -66,12 +67,14 @@ def play(stream: bool, *pieces: str) -> Reply:
     return sse(*(pieces or ("po", "ng")), usage=told) if stream else completion("".join(pieces) or "pong", usage=told)
 
 
-async def check(stage: Scene, before: Mapping[Any, float], found: Sequence[Answered | str]) -> list[Told]:
+async def check(
+    stage: Scene, before: Mapping[Any, float], found: Sequence[Answered | str], names: Mapping[str, tuple[str, str]] = NO_NAMES
+) -> list[Told]:
     """All sinks agree with each other and with the answers; a text stands for a client that left."""
     told = await stage.told(*(one if isinstance(one, str) else one.label for one in found))
     for one, answered in zip(told, found, strict=True):
         agree(one, None if isinstance(answered, str) else answered)
-    wanted, grown = counted(told), gained(dict(before), await stage.metrics())
+    wanted, grown = counted(told, names), gained(dict(before), await stage.metrics())
     assert {place: grown.get(place, 0.0) for place in {**wanted, **grown}} == pytest.approx(
         {place: wanted.get(place, 0.0) for place in {**wanted, **grown}}, abs=2e-4 * len(told)
     )
@@ -339,3 +342,49 @@ async def test_a_count_of_tokens_and_embeddings(sinks: Mapping[str, Any], tmp_pa
     assert (embeds.line["usage"]["prompt_tokens"], embeds.rows[0]["cost_usd"]) == (3, Decimal("0.000006"))
     assert embeds.server.attributes["gen_ai.operation.name"] == "embeddings"
     assert (failed.line["status"], failed.rows[0]["state"]) == (502, "failed")
+
+
+async def test_a_request_that_was_tried_again_at_the_same_endpoint(sinks: Mapping[str, Any], tmp_path: Path) -> None:
+    async with ScriptedUpstream() as upstream:
+        upstream.script(*(reply for _, stream in WAYS for reply in (error(500), play(stream))))
+        document = catalog(
+            upstream.base_url, model={"retry": {"max_retries": 1, "backoff_ms": 1}, "circuit_breaker": {"failure_threshold": 100}}
+        )
+        async with scene(document, tmp_path, **sinks) as stage:
+            before = await stage.metrics()
+            found = [await stage.ask(f"again{path}-{stream}", path, stream=stream) for path, stream in WAYS]
+            told = await check(stage, before, found)
+    for one in told:
+        assert [(attempt["endpoint"], attempt["outcome"]) for attempt in one.attempts] == [("e1", "server_error"), ("e1", "ok")]
+        assert one.line["routing"]["fallback_attempts"] == 0
+
+
+async def test_a_request_by_another_name_of_its_model(sinks: Mapping[str, Any], tmp_path: Path, redis_url: str) -> None:
+    names = {"other/name": ("m", ""), "tier/t": ("m", "t"), "pe1/m": ("m", "")}
+    async with ScriptedUpstream() as upstream, open_store(redis_url) as store:
+        upstream.script(then=lambda call: play(bool(call.json.get("stream"))))
+        document = catalog(upstream.base_url, upstream.base_url, model={"aliases": ["other/name"]})
+        document["tiers"] = {"t": {"chain": ["m"]}}
+        async with scene(document, tmp_path, store=store, **sinks) as stage:
+            before, found = await stage.metrics(), []
+            for name in names:
+                for how, headers in (
+                    ("served", {"idempotency-key": name}), ("replayed", {"idempotency-key": name}),
+                    ("refused", {"x-n4n-routing": "region=eu"}),
+                    ("against-its-wish", {"x-n4n-routing": "prefer=e2,exclude=endpoint:e1"}),
+                ):  # fmt: skip
+                    found.append(await stage.ask(f"{how}-{name}", "/v1/chat/completions", model=name, headers=headers))
+            told = await check(stage, before, found, names)
+    assert [one.server.attributes["gen_ai.request.model"] for one in told] == [name for name in names for _ in range(4)]
+
+
+async def test_a_request_whose_preference_was_not_heard_and_one_without_a_price(sinks: Mapping[str, Any], tmp_path: Path) -> None:
+    async with ScriptedUpstream() as upstream:
+        upstream.script(error(401), then=lambda call: play(bool(call.json.get("stream"))))
+        document = catalog(upstream.base_url, upstream.base_url, endpoint={"price": {}})
+        async with scene(document, tmp_path, **sinks) as stage:
+            before, wish = await stage.metrics(), {"x-n4n-routing": "prefer=e1"}
+            found = [await stage.ask(f"unpriced{path}-{stream}", path, stream=stream, headers=wish) for path, stream in WAYS]
+            told = await check(stage, before, found)
+    assert [one.line["routing"]["preference_overridden"] for one in told] == [None, *["prefer=e1: e1: cooldown"] * (len(WAYS) - 1)]
+    assert {(one.line["usage"]["cost_usd"], one.rows[-1]["cost_usd"]) for one in told} == {(None, None)}

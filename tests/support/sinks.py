@@ -38,7 +38,8 @@ WAYS = [(path, stream) for path in BODIES for stream in (False, True)]
 COUNTED = frozenset((
     "llm_requests_total", "llm_request_latency_seconds_count", "llm_request_latency_seconds_sum", "n4n_overhead_seconds_count",
     "llm_ttft_seconds_count", "llm_ttft_seconds_sum", "llm_fallback_depth_count", "llm_fallback_depth_sum", "n4n_attempts_total",
-    "llm_tokens_total", "llm_cost_usd_total", "llm_queue_seconds_count", "llm_queue_seconds_sum", "n4n_active_streams",
+    "llm_tokens_total", "llm_cost_usd_total", "n4n_unpriced_attempts_total", "llm_queue_seconds_count", "llm_queue_seconds_sum",
+    "n4n_active_streams",
 ))  # fmt: skip
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -211,7 +212,9 @@ def agree(told: Told, answered: Answered | None = None) -> None:
     same("hold", line["hold_ms"], said.get("n4n.guard_hold_ms"), by=0.06)
     first = said.get("gen_ai.response.time_to_first_chunk")
     same("first token", line["ttft_ms"], None if first is None else float(first) * 1000, by=0.06)  # type: ignore[arg-type]
-    same("cost", None if usage is None else usage["cost_usd"], None if usage is None else float(said.get("n4n.cost_usd", "nan")))  # type: ignore[arg-type]
+    cost = said.get("n4n.cost_usd")
+    same("cost", None if usage is None else usage["cost_usd"], None if cost is None else float(str(cost)))
+    same("preference overridden", routing["preference_overridden"], said.get("n4n.preference_overridden"))
     _tokens(told, same)
     _attempts(told, same)
     if answered is not None:
@@ -240,7 +243,8 @@ def _tokens(told: Told, same: Any) -> None:
         (last["counted_prompt_tokens"], last["counted_completion_tokens"]),
     )
     same("cost", None if last["cost_usd"] is None else float(last["cost_usd"]), usage["cost_usd"])
-    same("cost", sum((row["cost_usd"] for row in told.rows), Decimal()), last["cost_usd"])
+    if last["cost_usd"] is not None:
+        same("cost", sum((row["cost_usd"] for row in told.rows), Decimal()), last["cost_usd"])
 
 
 def _attempts(told: Told, same: Any) -> None:
@@ -289,8 +293,8 @@ def _answer(told: Told, answered: Answered, same: Any) -> None:
         same("attempts", [(one["endpoint"], one["class"]) for one in note["attempts"]], failed)
 
 
-def counted(told: Sequence[Told]) -> Samples:
-    """What /metrics has to have gained by these requests, as the other sinks tell it."""
+def counted(told: Sequence[Told], names: Mapping[str, tuple[str, str]]) -> Samples:
+    """What /metrics has to have gained by these requests, as the other sinks tell it. `names`: model and tier of what is none itself."""
     gained: Samples = {}
 
     def add(name: str, value: float, **labels: str) -> None:
@@ -299,8 +303,10 @@ def counted(told: Sequence[Told]) -> Samples:
 
     for one in told:
         said, line = one.server.attributes, one.line
-        provider, model = str(said.get("n4n.provider", "")), str(said.get("gen_ai.request.model", ""))
-        route = {"provider": provider, "model": model, "tier": ""}
+        provider, asked = str(said.get("n4n.provider", "")), str(said.get("gen_ai.request.model", ""))
+        model, tier = names.get(asked, (asked, ""))
+        route = {"provider": provider, "model": model, "tier": tier}
+        assert all((row["model"], row["tier"]) == (model, tier) for row in one.rows), one.rows
         add("llm_requests_total", 1, **route, status=line["outcome"])
         add("llm_request_latency_seconds_count", 1, **route)
         add("llm_request_latency_seconds_sum", line["latency_ms"] / 1000, **route)
@@ -309,14 +315,16 @@ def counted(told: Sequence[Told]) -> Samples:
             add("llm_ttft_seconds_count", 1, **route)
             add("llm_ttft_seconds_sum", line["ttft_ms"] / 1000, **route)
         if one.attempts:
-            add("llm_fallback_depth_count", 1, tier="")
-            add("llm_fallback_depth_sum", line["routing"]["fallback_attempts"], tier="")
+            add("llm_fallback_depth_count", 1, tier=tier)
+            add("llm_fallback_depth_sum", line["routing"]["fallback_attempts"], tier=tier)
         for row, attempt in zip(one.rows, one.attempts, strict=True):
             add("n4n_attempts_total", 1, provider=row["provider"], outcome=attempt["outcome"])
         if one.rows and line["usage"] is not None:
             add("llm_tokens_total", one.rows[-1]["prompt_tokens"], provider=provider, model=model, direction="input")
             add("llm_tokens_total", one.rows[-1]["completion_tokens"], provider=provider, model=model, direction="output")
-            add("llm_cost_usd_total", float(one.rows[-1]["cost_usd"]), provider=provider, model=model)
+            cost = one.rows[-1]["cost_usd"]
+            add("llm_cost_usd_total", float(cost or 0), provider=provider, model=model)
+            add("n4n_unpriced_attempts_total", cost is None, provider=provider, model=model)
         if line["queue_ms"]:
             add("llm_queue_seconds_count", 1, priority=line["priority"])
             add("llm_queue_seconds_sum", line["queue_ms"] / 1000, priority=line["priority"])
