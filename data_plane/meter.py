@@ -135,11 +135,9 @@ def _attempt(record: Record, attempt: AttemptRecord) -> bytes:
 
 
 @lru_cache(8192)
-def _route(tenant: str | None, key_id: str | None, stream: bool, version: int | None, considered: int, selected: str | None) -> bytes:  # noqa: FBT001
-    return b'"tenant":%b,"key_id":%b,"stream":%b,"routing":{"catalog_version":%b,"candidates_considered":%d,"selected":%b' % (
-        *map(_ENCODE, (tenant, key_id, stream, version)),
-        considered,
-        _ENCODE(selected),
+def _route(tenant: str | None, key_id: str | None, stream: bool, version: int | None, considered: int, selected: str | None) -> bytes:
+    return b'"tenant":%b,"key_id":%b,"stream":%b,"routing":{"catalog_version":%b,"candidates_considered":%b,"selected":%b' % tuple(
+        map(_ENCODE, (tenant, key_id, stream, version, considered, selected))
     )
 
 
