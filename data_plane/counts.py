@@ -247,18 +247,15 @@ class Counts:
         """A trace of it was kept: it stands for the buckets that it fell into."""
         if record.trace is None:
             return
-        see, trace, took_s = self._see, (record.trace.trace_id, record.trace.span_id), record.elapsed_s
-        seen: list[tuple[Distribution, tuple[str, ...], float]] = [
-            (see.latency, route.labels, took_s),
-            (see.overhead, (), record.overhead_s),
-        ]
+        see, note, took_s = self._see, self._exemplars.note, record.elapsed_s
+        trace, at = (record.trace.trace_id, record.trace.span_id), record.wall + took_s
+        note(see.latency, route.labels, took_s, trace, at)
+        note(see.overhead, (), record.overhead_s, trace, at)
         if record.ttft_s is not None:
-            seen.append((see.ttft, route.labels, record.ttft_s))
+            note(see.ttft, route.labels, record.ttft_s, trace, at)
         if route.of_model is not None:
             error = "" if record.outcome == "success" else record.error_code or record.outcome
-            seen.append((see.served, (*route.of_model, error), took_s))
-        for histogram, labels, value in seen:
-            self._exemplars.note(histogram, labels, value, trace, record.wall + took_s)
+            note(see.served, (*route.of_model, error), took_s, trace, at)
 
     def _called(self, record: Record, route: Route, elapsed_s: float) -> None:
         """What its attempts took, and what the last of them cost."""

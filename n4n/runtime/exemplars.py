@@ -7,6 +7,7 @@ metrics, which whoever answers a scrape adds to what it tells. https://prometheu
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry, Metric, multiprocess
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar, Sample
+from prometheus_client.utils import floatToGoString
 
 from n4n.runtime.telemetry import EXEMPLARS, Distribution, metrics_here
 
@@ -37,32 +39,42 @@ _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(list[Noted]).decode
 
 
+_Place = tuple[Distribution, tuple[str, ...], int]  # a histogram, the values of its labels, which bucket
+_Seen = tuple[float, int, int, float]  # a value, its trace and span, when
+
+
 class Exemplars:
-    """One worker's, in a file of its own."""
+    """One worker's, in a file of its own. Noting one is cheap, for every trace that is kept is one; the rest is done when they are told."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._newest: dict[tuple[str, tuple[str, ...], str], Noted] = {}
-        self._changed = False
+        self._new: dict[_Place, _Seen] = {}
+        self._told: dict[_Place, bytes] = {}
 
     def __repr__(self) -> str:
-        return f"Exemplars({self._path.name}, {len(self._newest)})"
+        return f"Exemplars({self._path.name}, {len(self._told | self._new)})"
 
     def note(self, histogram: Distribution, values: tuple[str, ...], value: float, trace: tuple[int, int], at: float) -> None:
         """This value, of the series whose labels have these values, came of this trace and span."""
-        name, labels, bound = histogram.place_of(value)
-        told = {**dict(zip(labels, values, strict=True)), "le": bound}
-        trace_id, span_id = trace
-        self._newest[name, values, bound] = Noted(f"{name}_bucket", told, f"{trace_id:032x}", f"{span_id:016x}", value, at)
-        self._changed = True
+        self._new[histogram, values, bisect_left(histogram.bounds, value)] = (value, *trace, at)
 
     def tell(self) -> None:
         """Lets others see them."""
-        if self._changed:
-            self._changed = False
-            partial = self._path.with_name(f".{self._path.name}")
-            partial.write_bytes(_ENCODE(list(self._newest.values())))
-            os.replace(partial, self._path)
+        if not self._new:
+            return
+        for place, seen in self._new.items():
+            self._told[place] = _ENCODE(_noted(place, seen))
+        self._new.clear()
+        partial = self._path.with_name(f".{self._path.name}")
+        partial.write_bytes(b"[%b]" % b",".join(self._told.values()))
+        os.replace(partial, self._path)
+
+
+def _noted(place: _Place, seen: _Seen) -> Noted:
+    histogram, values, bucket = place
+    value, trace_id, span_id, at = seen
+    labels = {**dict(zip(histogram.label_names, values, strict=True)), "le": floatToGoString(histogram.bounds[bucket])}  # type: ignore[no-untyped-call]
+    return Noted(f"{histogram.name}_bucket", labels, f"{trace_id:032x}", f"{span_id:016x}", value, at)
 
 
 class _WithExemplars(Collector):

@@ -7,12 +7,11 @@ names from the catalog and fixed words. Children are kept, so that counting cost
 from __future__ import annotations
 
 import os
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
-from prometheus_client.utils import floatToGoString
 
 from n4n.core import gen_ai
 
@@ -50,10 +49,20 @@ class Distribution(Histogram):
                     break
         self._sum.inc(total)
 
-    def place_of(self, value: float) -> tuple[str, Sequence[str], str]:
-        """Its name, the names of its labels, and the bound of the bucket that a value falls into."""
-        bound = self._upper_bounds[bisect_left(self._upper_bounds, value)]
-        return self._name, self._labelnames, floatToGoString(bound)  # type: ignore[no-untyped-call]
+    @property
+    def bounds(self) -> Sequence[float]:
+        """Of its buckets, that of the last one included."""
+        return self._upper_bounds
+
+    @property
+    def name(self) -> str:
+        """Of the whole metric."""
+        return str(self._name)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """In the order in which values are given."""
+        return tuple(self._labelnames)
 
 
 class Instruments:

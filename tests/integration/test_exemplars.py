@@ -69,21 +69,22 @@ async def test_only_a_trace_that_was_kept_is_an_exemplar(monkeypatch: pytest.Mon
 
 def test_of_several_workers_the_newest_exemplar_of_a_bucket_is_told_and_a_dead_one_s_are_not() -> None:
     see = instruments_of_tests()
-    see.latency.labels("p", "several", "").take([0.2, 0.3], 0.5)
+    below, bound, last = see.LATENCY[3], see.LATENCY[4], see.LATENCY[-1]
+    see.latency.labels("p", "several", "").take([bound], bound)
     older, newer = Exemplars(exemplar_file(7, 0)), Exemplars(exemplar_file(8, 1))
-    older.note(see.latency, ("p", "several", ""), 0.2, (0xA, 1), 100.0)
-    older.note(see.latency, ("p", "several", ""), 400.0, (0xB, 1), 100.0)
-    newer.note(see.latency, ("p", "several", ""), 0.25, (0xC, 1), 200.0)
+    older.note(see.latency, ("p", "several", ""), bound, (0xA, 1), 100.0)
+    older.note(see.latency, ("p", "several", ""), last, (0xB, 1), 100.0)
+    newer.note(see.latency, ("p", "several", ""), (below + bound) / 2, (0xC, 1), 200.0)
     for one in (newer, older):
         one.tell()
 
-    def now() -> dict[str, str]:
+    def now() -> dict[float, str]:
         found = exemplars_in(openmetrics().decode(), "llm_request_latency_seconds_bucket")
-        return {labels["le"]: exemplar.labels["trace_id"][-1] for labels, exemplar in found if labels["model"] == "several"}
+        return {float(labels["le"]): exemplar.labels["trace_id"][-1] for labels, exemplar in found if labels["model"] == "several"}
 
-    assert now() == {"0.25": "c", "600.0": "b"}
+    assert now() == {bound: "c", last: "b"}
     forget_worker(8, 1)
-    assert now() == {"0.25": "a", "600.0": "b"}
+    assert now() == {bound: "a", last: "b"}
     forget_worker(7)
     assert now() == {}
 
