@@ -1,18 +1,20 @@
-"""Prometheus' form of the alerts: series of every fault replayed against the rules, by promtool where there is one."""
+"""Prometheus' form of the alerts: series of every fault replayed against the rules, by ourselves, and by promtool where there is one."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
-from n4n.core.alerts.rules import BY_NAME, RULES
+from n4n.core.alerts.rules import BY_NAME, CALM_S, RULES, Rule
 from tests.support.alert_rules import FILE
 from tests.support.alert_series import FAULTS, calm_hours, replay
+from tests.support.promql import History, Labels, parsed
 
 PROMTOOL = os.environ.get("N4N_TEST_PROMTOOL") or shutil.which("promtool")
 FIRING = 'group by (alertname) (ALERTS{alertstate="firing"})'
@@ -22,6 +24,46 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="there is no promto
 
 def test_every_rule_has_a_fault() -> None:
     assert list(FAULTS) == [rule.name for rule in RULES]
+
+
+def fires(rule: Rule, series: Mapping[str, Sequence[float]], step_min: int) -> list[int]:
+    """The minutes at which a rule fires, by `for` and `keep_firing_for`; its labels are those it is told by."""
+    expression, history, step_s = parsed(rule.promql), History(series, step_min * 60), step_min * 60
+    since: dict[Labels, int] = {}
+    calm: dict[Labels, int] = {}
+    minutes = []
+    for step in range(len(next(iter(series.values())))):
+        wrong = expression(history, step)
+        assert isinstance(wrong, dict)
+        for labels in wrong:
+            assert {name for name, _ in labels} == set(rule.by)
+            since.setdefault(labels, step)
+            calm.pop(labels, None)
+        for labels in since.keys() - wrong.keys():
+            fired = (calm.get(labels, step) - since[labels]) * step_s > rule.for_s
+            if not fired or (step - calm.setdefault(labels, step - 1)) * step_s > CALM_S:
+                del since[labels]
+                calm.pop(labels, None)
+        if any((calm.get(labels, step) - begun) * step_s >= rule.for_s for labels, begun in since.items()):
+            minutes.append(step * step_min)
+    return minutes
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_rule_fires_on_its_fault_in_time_and_not_on_less(name: str) -> None:
+    fault, rule = FAULTS[name], BY_NAME[name]
+    series, begins, ends = replay(name, BEYOND)
+    minutes = fires(rule, series, fault.step_min)
+    assert begins + rule.for_s // 60 <= minutes[0] <= ends
+    assert minutes == list(range(minutes[0], minutes[-1] + 1, fault.step_min)), "once"
+    assert minutes[-1] < (len(next(iter(series.values()))) - 1) * fault.step_min, "it ends"
+    if fault.by_degrees:
+        assert fires(rule, replay(name, BELOW)[0], fault.step_min) == []
+
+
+def test_no_rule_fires_in_hours_of_ordinary_traffic() -> None:
+    series = calm_hours(5, 180)
+    assert [rule.name for rule in RULES if fires(rule, series, 1)] == []
 
 
 @needs_promtool
@@ -54,7 +96,10 @@ def ran(folder: Path, step_min: int, tests: list[dict[str, object]]) -> None:
 
 
 def case(name: str) -> list[dict[str, object]]:
-    """Beyond its threshold it fires, not before its time, with nothing but its consequences, and ends; below it does not."""
+    """Beyond its threshold it fires, not before its time, with nothing but its consequences, and ends; below it does not.
+
+    Where that takes days, what is below is left to the test above.
+    """
     fault, rule = FAULTS[name], BY_NAME[name]
     series, begins, ends = replay(name, BEYOND)
     last = (len(next(iter(series.values()))) - 1) * fault.step_min
@@ -62,7 +107,7 @@ def case(name: str) -> list[dict[str, object]]:
     if rule.for_s >= 60 * fault.step_min:
         queries.append({"expr": f'ALERTS{{alertstate="firing",alertname="{name}"}}', "eval_time": f"{begins + rule.for_s // 60 - 1}m"})
     tests = [written(series, fault.step_min, queries)]
-    if fault.by_degrees:
+    if fault.by_degrees and fault.step_min == 3:
         below, _, _ = replay(name, BELOW)
         mine = f'count_over_time(ALERTS{{alertstate="firing",alertname="{name}"}}[{last}m])'
         tests.append(written(below, fault.step_min, [{"expr": mine, "eval_time": f"{last}m"}]))
@@ -79,4 +124,4 @@ def test_every_rule_fires_on_its_fault_and_on_nothing_less_and_ends(step_min: in
 def test_hours_of_ordinary_traffic_fire_nothing(tmp_path: Path) -> None:
     minutes = 4 * 60
     never = {"expr": f'count_over_time(ALERTS{{alertstate="firing"}}[{minutes}m])', "eval_time": f"{minutes - 1}m"}
-    ran(tmp_path, 1, [written(calm_hours(seed, minutes), 1, [never]) for seed in range(2)])
+    ran(tmp_path, 1, [written(calm_hours(seed, minutes), 1, [never]) for seed in range(1)])
