@@ -49,13 +49,17 @@ class Left:
 async def left(house: RunningRouter, upstream: ScriptedUpstream, before: Left | None) -> Left:
     with suppress(TimeoutError):  # on a busy machine the last connections take their time to close
         async with asyncio.timeout(10):
-            while house.web.running or (before and (len(asyncio.all_tasks()), threading.active_count()) != (before.tasks, before.threads)):
+            while house.web.running or (before is not None and _now() != (before.tasks, before.threads)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     house.log()
     upstream.calls.clear()
     await asyncio.sleep(0.05)
     gc.collect()
-    return Left(sys.getallocatedblocks(), len(asyncio.all_tasks()), threading.active_count())
+    return Left(sys.getallocatedblocks(), *_now())
+
+
+def _now() -> tuple[int, int]:
+    return len(asyncio.all_tasks()), threading.active_count()
 
 
 async def test_thousands_of_streams_leave_nothing_behind() -> None:
