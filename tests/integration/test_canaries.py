@@ -26,6 +26,7 @@ from tests.support.upstream import HostedUpstream, running_upstream
 
 PROMPT, ANSWER = "canary-prompt-" + secrets.token_hex(8), "canary-answer-" + secrets.token_hex(8)
 PROVIDER_KEY, FILE_KEY = "sk-canary-" + secrets.token_hex(12), "sk-canary-file-" + secrets.token_hex(12)
+METRICS_TOO = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
 COOKIE = "canary-cookie-" + secrets.token_hex(8)
 LONG = (f"{ANSWER} one ", "two ", "three ", "four ")
 
@@ -87,7 +88,7 @@ def document(upstream: HostedUpstream, key_file: Path) -> dict[str, object]:
 
 @dataclass
 class Left:
-    """What a fleet left behind: text by where it was found. `told`: what clients were answered, heads and bodies; `traced`: its spans."""
+    """What a fleet left behind: text by where it was found. `told`: what clients were answered, heads and bodies; `traced`: all of OTLP."""
 
     key: str
     upstream_port: int
@@ -106,12 +107,12 @@ def left(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str, red
     key_file.write_text(FILE_KEY + "\n")
     with running_upstream() as upstream, receiver() as traced, running_fleet(folder, module_postgres_url) as fleet:
         upstream.script(then=lambda call: _played((FAULTS if PROMPT.encode() in call.body else PROBED)[str(call.json["model"])], call))
-        fleet.control_plane(**traced.environ())
-        router = fleet.data_plane("router", N4N_KEY_CANARY=PROVIDER_KEY, N4N_DRAIN_SEC="5", **traced.environ())
+        fleet.control_plane(**traced.environ(), **METRICS_TOO)
+        router = fleet.data_plane("router", N4N_KEY_CANARY=PROVIDER_KEY, N4N_DRAIN_SEC="5", **traced.environ(), **METRICS_TOO)
         eventually(lambda: _answers(fleet), "the control plane")
         fleet.apply(document(upstream, key_file))
         _apply_nonsense(fleet, apart / "nonsense.json")
-        fleet.prober("prober", redis_server, N4N_KEY_CANARY=PROVIDER_KEY, **traced.environ())
+        fleet.prober("prober", redis_server, N4N_KEY_CANARY=PROVIDER_KEY, **traced.environ(), **METRICS_TOO)
         key = fleet.create_key()
         eventually(lambda: ready(router) and _asked(router, key, "good", stream=False)[0] == 200, "the key at the router")
         told = [_asked(router, key, name, stream=stream)[1] for name in FAULTS for stream in (False, True)]
@@ -129,6 +130,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str, red
             if path.is_file():
                 found[str(path.relative_to(folder))] = path.read_bytes().decode("latin-1")
         found |= dict(_tables(module_postgres_url))
+        assert {one.resource["service.name"] for one in traced.metrics} == {"n4n-control-plane", "n4n-data-plane", "n4n-prober"}
         found["traces"] = traced.raw.decode("latin-1")
         port = int(upstream.base_url.split(":")[2].split("/")[0])
         yield Left(key, port, found, told, upstream.calls, traced, (module_postgres_url, redis_server))
