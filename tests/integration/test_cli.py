@@ -356,3 +356,19 @@ def test_a_file_that_is_not_there_is_one_line(machine: Machine) -> None:
     (line,) = refused(machine, "catalog", "apply", "-f", "nowhere.yaml")
 
     assert line.startswith("-f nowhere.yaml: no such file")
+
+
+def test_the_audit_trail_is_read_in_pages_and_by_what_was_changed(machine: Machine) -> None:
+    made = cast(dict[str, str], told(machine, "key", "create", "--tenant", "audited", "-o", "json"))["public_id"]
+    rows(machine, "key", "update", made, "--budget-usd", "5/day", "--author", "zoe")
+    told(machine, "key", "revoke", made, "-o", "json")
+
+    trail = rows(machine, "audit", "--kind", "key", "--name", made)
+    assert [one["action"] for one in trail] == ["revoke", "update", "create"]
+    assert [one["author"] for one in rows(machine, "audit", "--kind", "budget", "--name", made)] == ["zoe"]
+    newest = machine.n4n("audit", "--name", made, "--limit", "2", "-o", "json")
+    assert newest.stderr == f"n4n: there may be older ones: --before {trail[1]['id']}\n"
+    assert rows(machine, "audit", "--name", made, "--before", str(trail[1]["id"])) == trail[2:]
+    table = machine.n4n("audit", "--name", made, "--since", "1h").stdout.splitlines()
+    assert table[0].split()[:3] == ["AT", "(UTC)", "AUTHOR"] and len(table) == 4
+    assert machine.n4n("audit", "--kind", "nonsense").returncode == 2
