@@ -7,10 +7,12 @@ of minutes. Latencies of a minute are kept as counts by size, 22 % apart, so tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, cast
 
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -95,38 +97,66 @@ async def add_up_minutes(reading: Reading, now: datetime) -> None:
         await connection.execute(text("DELETE FROM traffic_by_minute WHERE minute < :before"), {"before": now - KEPT})
 
 
-async def window(reading: Reading, since: datetime, until: datetime) -> tuple[Traffic, ...]:
-    """The minutes that began in [since, until), by (provider, model). DatabaseAway."""
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of some minutes. `counts`: attempts, first ones, unpriced ones. `spread`: counts by size. `compared`: tokens reported, counted."""
+
+    counts: Mapping[tuple[str, str], tuple[int, int, int]]  # by provider and model
+    spread: Mapping[tuple[str, str, str], Mapping[int, int]]  # and by what: latency, ttft
+    compared: Mapping[tuple[str, str], tuple[int, int]]  # by endpoint and direction
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """With percentiles."""
+        return tuple(
+            Traffic(*key, *counts, *(percentile_s(self.spread.get((*key, what), {}), 0.95) for what in ("latency", "ttft")))
+            for key, counts in self.counts.items()
+        )
+
+
+async def sums(reading: Reading, since: datetime, until: datetime) -> Sums:
+    """The minutes that began in [since, until). DatabaseAway."""
     span = {"since": since, "until": until}
     async with reading() as connection:
-        sums = (await connection.execute(text(_WINDOW), span)).all()
-        sizes = (await connection.execute(text(_SPREAD), span)).all()
-    spread: dict[tuple[str, str, str], dict[int, int]] = {}
-    for provider, model, what, size, count in sizes:
-        spread.setdefault((provider, model, what), {})[size] = count
-    return tuple(
-        Traffic(
-            provider,
-            model,
-            attempts,
-            first,
-            unpriced,
-            percentile_s(spread.get((provider, model, "latency"), {}), 0.95),
-            percentile_s(spread.get((provider, model, "ttft"), {}), 0.95),
-        )
-        for provider, model, attempts, first, unpriced in sums
-    )
+        counts = {(provider, model): (*numbers,) for provider, model, *numbers in await connection.execute(text(_WINDOW), span)}
+        spread: dict[tuple[str, str, str], dict[int, int]] = {}
+        for provider, model, what, size, count in await connection.execute(text(_SPREAD), span):
+            spread.setdefault((provider, model, what), {})[size] = count
+        found = (await connection.execute(text(_COMPARED), span)).all()
+    both = {
+        (endpoint, direction): (int(reported), int(counted))
+        for endpoint, *tokens in found
+        for direction, (reported, counted) in (("input", tokens[:2]), ("output", tokens[2:]))
+        if counted
+    }
+    return Sums(cast(Mapping[tuple[str, str], tuple[int, int, int]], counts), spread, both)
 
 
-async def compared(reading: Reading, since: datetime, until: datetime) -> Mapping[tuple[str, str], tuple[int, int]]:
-    """Tokens reported and tokens counted, of answers with both, by (endpoint, direction), in [since, until). DatabaseAway."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+def added(parts: Iterable[Sums]) -> Sums:
+    """All of them together."""
+    counts: dict[tuple[str, str], tuple[int, int, int]] = {}
+    spread: dict[tuple[str, str, str], Counter[int]] = {}
+    compared: dict[tuple[str, str], tuple[int, int]] = {}
+    for part in parts:
+        for key, (attempts, first, unpriced) in part.counts.items():
+            before = counts.get(key, (0, 0, 0))
+            counts[key] = (before[0] + attempts, before[1] + first, before[2] + unpriced)
+        for name, sizes in part.spread.items():
+            spread.setdefault(name, Counter()).update(sizes)
+        for endpoint, (reported, counted) in part.compared.items():
+            known = compared.get(endpoint, (0, 0))
+            compared[endpoint] = (known[0] + reported, known[1] + counted)
+    return Sums(counts, spread, compared)
+
+
+async def window(reading: Reading, since: datetime, until: datetime) -> tuple[Traffic, ...]:
+    """The minutes that began in [since, until), by (provider, model). DatabaseAway."""
+    return (await sums(reading, since, until)).traffic()
+
+
+async def oldest(reading: Reading) -> datetime | None:
+    """The first minute that is known. DatabaseAway."""
     async with reading() as connection:
-        for endpoint, *sums in await connection.execute(text(_COMPARED), {"since": since, "until": until}):
-            for direction, reported, counted in (("input", *sums[:2]), ("output", *sums[2:])):
-                if counted:
-                    found[endpoint, direction] = (reported, counted)
-    return found
+        return cast(datetime | None, (await connection.execute(text("SELECT min(minute) FROM traffic_by_minute"))).scalar_one())
 
 
 async def attempts(reading: Reading, request_id: str, since: datetime, until: datetime) -> Sequence[Row[tuple[object, ...]]]:

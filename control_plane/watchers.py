@@ -21,9 +21,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from control_plane import telling, traffic, vitals
 from control_plane.schema import DatabaseAway
 from control_plane.traffic import Reading
+from control_plane.usual import Week
 from control_plane.webhooks import Webhook
 from n4n.core.alerts.conditions import violations
-from n4n.core.alerts.facts import Compared, Facts, ModelFacts, NodeFacts, Quota, Traffic
+from n4n.core.alerts.facts import Compared, Facts, ModelFacts, NodeFacts, Quota
 from n4n.core.alerts.rules import BY_NAME, LEAST_COUNTED
 from n4n.core.alerts.watch import Board, Notice, Standing, Violation, watch
 from n4n.core.catalog import Endpoint, Snapshot
@@ -32,7 +33,6 @@ from n4n.core.errors import FailureClass
 from n4n.runtime.spans import Tracer
 
 LOOK_S: Final = 15.0
-_BASELINE_S: Final = 3600.0  # seven days are summed up so often
 _SPANS_MIN: Final = (5, 10, 30, 60, 360)  # of requests that alerts look at
 _LOCK: Final = 0x6E346E07  # Postgres advisory lock "n4n watches"
 _THERE_S: Final = 15.0  # a node that nobody holds a stream of is there if it said something so lately
@@ -77,9 +77,7 @@ class Watchers:
         self._reading, self._others, self._webhooks, self._now = reading, others, webhooks, now
         self._look_s, self._hold = look_s, hold
         self.teller = telling.Teller(reading, webhooks, now, hold=hold, tracer=tracer)
-        self._baseline: dict[tuple[str, str], Traffic] = {}
-        self._ratios: Mapping[tuple[str, str], tuple[int, int]] = {}
-        self._baseline_until: datetime | None = None
+        self._week = Week()
         self.known: Facts | None = None  # at the last look, for /metrics; None: another control plane looks
 
     async def keep(self) -> None:
@@ -125,15 +123,15 @@ class Watchers:
         others = self._others
         snapshot, low, budgets, nodes = await others.snapshot(), await others.low_balances(), await others.budgets(), await others.nodes()
         await traffic.add_up_minutes(self._reading, now)
+        usual = await self._week.at(self._reading, now)
         async with self._reading() as connection:
             reading = _inside(connection)
             minute, week_ago = now.replace(second=0, microsecond=0), now - timedelta(days=7)
-            baseline = await self._usual(reading, now)
             spans = [(minute - timedelta(minutes=minutes), now) for minutes in _SPANS_MIN]
             spans.append((minute - timedelta(minutes=70), minute - timedelta(minutes=10)))
             five, ten, thirty, sixty, longest, before = await vitals.requests(reading, spans)
             said = await vitals.newest(reading, now)
-            hour = minute - timedelta(minutes=60)
+            lately = await traffic.sums(reading, minute - timedelta(minutes=60), now)
             return Facts(
                 requests_5=five[0],
                 requests_10=ten[0],
@@ -142,10 +140,10 @@ class Watchers:
                 requests_360=longest[0],
                 requests_hour_before=before[0],
                 traffic_15=await traffic.window(reading, minute - timedelta(minutes=15), now),
-                traffic_60=await traffic.window(reading, hour, now),
+                traffic_60=lately.traffic(),
                 traffic_week_ago=await traffic.window(reading, week_ago - timedelta(minutes=60), week_ago),
-                baseline=baseline,
-                compared_60=_compared(await traffic.compared(reading, hour, now), self._ratios, snapshot),
+                baseline=usual.traffic,
+                compared_60=_compared(lately.compared, usual.compared, snapshot),
                 quotas=_quotas(said),
                 low_balances=tuple(low),
                 accounts_out=_accounts_out(said, snapshot),
@@ -154,14 +152,6 @@ class Watchers:
                 inversions=five[1],
                 models=() if snapshot is None else _models(snapshot, said),
             )
-
-    async def _usual(self, reading: Reading, now: datetime) -> Mapping[tuple[str, str], Traffic]:
-        if self._baseline_until is None or now >= self._baseline_until:
-            week = await traffic.window(reading, now - timedelta(days=7), now - timedelta(minutes=15))
-            self._baseline = {(one.provider, one.model): one for one in week}
-            self._ratios = await traffic.compared(reading, now - timedelta(days=7), now - timedelta(minutes=60))
-            self._baseline_until = now + timedelta(seconds=_BASELINE_S if self._baseline else self._look_s)
-        return self._baseline
 
 
 def _inside(connection: AsyncConnection) -> Reading:

@@ -63,8 +63,8 @@ class Webhook:
 
 
 def webhooks_of(setting: str) -> tuple[Webhook, ...]:
-    """The receivers that a setting names; StartFailed says which part cannot be read, by its place."""
-    return tuple(_webhook(part.strip(), place) for place, part in enumerate(setting.split(","), 1) if part.strip())
+    """The receivers that a setting names, each once; StartFailed says which part cannot be read, by its place."""
+    return tuple(dict.fromkeys(_webhook(part.strip(), place) for place, part in enumerate(setting.split(","), 1) if part.strip()))
 
 
 def _webhook(part: str, place: int) -> Webhook:

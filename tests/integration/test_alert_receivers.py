@@ -203,6 +203,10 @@ async def test_a_node_that_tells_nonsense_is_refused_or_cut_and_nobody_stops_loo
     assert json.dumps([one["labels"] for one in world.plain.got])
 
 
+def test_who_is_named_twice_is_told_once() -> None:
+    assert len(webhooks_of("json=https://a.example, json=https://a.example,slack=https://a.example")) == 2
+
+
 @pytest.mark.parametrize(
     "setting",
     [f"slack=https://example.org:99999/{SECRET}", f"json=https://[::1/{SECRET}", f"json=https:///{SECRET}", f"pagerduty={SECRET}@nowhere"],

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 import pytest
 
-from control_plane import traffic, vitals
+from control_plane import traffic, usual, vitals
 from control_plane.ledger import Ledger
 from control_plane.schema import migrate
 from control_plane.vitals import Said
@@ -214,6 +214,25 @@ async def test_the_ledger_becomes_minutes_with_percentiles(postgres_url: str) ->
     assert (one.attempts, one.unpriced) == (100, 100)
     assert one.p95_latency_s == pytest.approx(9.5, rel=0.12)
     assert one.p95_ttft_s == pytest.approx(0.05, rel=0.12)
+
+
+async def test_what_is_usual_is_the_same_in_pieces_and_takes_no_look_long(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(NOON - timedelta(days=6))
+    async with a_ledger(postgres_url, clock) as ledger:
+        for number in range(20):
+            await ledger.take(rows(30, clock.now, latency_ms=500.0 + 50 * number))
+            await traffic.add_up_minutes(ledger.reading, clock.now)
+            clock.now += timedelta(hours=7)
+        clock.now = NOON
+        monkeypatch.setattr(usual, "MOST_S", 0.0)  # so one look asks for one piece
+        week, looks = usual.Week(), 0
+        while not (found := await week.at(ledger.reading, clock.now)).traffic:
+            looks += 1
+            assert looks < 40
+        [whole] = await traffic.window(ledger.reading, NOON - timedelta(days=7), NOON)
+        assert found.traffic == {("p", "m"): whole}
+        assert (await week.at(ledger.reading, clock.now + timedelta(minutes=59))) is found
+    assert looks > 5
 
 
 async def test_unpriced_traffic_and_a_slower_provider_are_seen(postgres_url: str) -> None:
