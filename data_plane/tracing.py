@@ -36,7 +36,7 @@ class Tracer:
     def began(self, request: web.BaseRequest) -> Trace:
         """A request came."""
         headers, path = request.headers, request.path
-        parent = read_parent(headers.get("traceparent"), headers.get("tracestate"))
+        parent = read_parent(headers.get("traceparent"), ",".join(headers.getall("tracestate", ())))
         trace_id = new_trace_id() if parent is None else parent.trace_id
         route = "/v1/models/{id}" if path.startswith("/v1/models/") else path if path in ROUTES else "other"
         return Trace(trace_id, new_span_id(), parent, self._sampling.keeps(trace_id, parent), request.method, route)

@@ -14,7 +14,9 @@ import msgspec
 from n4n.core.errors import StartFailed
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
-_STATE = re.compile(r"[\x20-\x7e]{1,512}\Z")
+_KEY = r"(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
+_MEMBER = re.compile(_KEY + r"=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]\Z")
+_MOST_MEMBERS, _LONGEST_STATE = 32, 512
 _LOW_BITS = (1 << 64) - 1
 _KINDS = ("always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio")
 
@@ -39,8 +41,17 @@ def read_parent(traceparent: str | None, tracestate: str | None = None) -> Paren
     trace, span = int(trace_id, 16), int(span_id, 16)
     if not trace or not span:
         return None
-    state = tracestate.strip() if tracestate is not None else ""
-    return Parent(trace, span, bool(int(flags, 16) & 1), state if _STATE.match(state) else "")
+    return Parent(trace, span, bool(int(flags, 16) & 1), _state(tracestate) if tracestate else "")
+
+
+def _state(tracestate: str) -> str:
+    """As it came, if it is a list that the standard allows; else '': a library would complain of it in the sender's words."""
+    if len(tracestate) > _LONGEST_STATE:
+        return ""
+    members = [member for one in tracestate.split(",") if (member := one.strip(" \t"))]
+    keys = {member.partition("=")[0] for member in members}
+    good = len(keys) == len(members) <= _MOST_MEMBERS and all(map(_MEMBER.match, members))
+    return ",".join(members) if good else ""
 
 
 def traceparent(trace_id: int, span_id: int, *, sampled: bool) -> str:

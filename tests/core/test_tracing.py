@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
+from opentelemetry.trace import TraceState
 
 from n4n.core.errors import StartFailed
 from n4n.core.tracing import Parent, Room, read_parent, sampling_of, traceparent, word
@@ -49,11 +50,40 @@ def test_a_later_version_may_say_more() -> None:
     assert read_parent("01" + GOOD[2:] + "-what-the-future-holds") == Parent(TRACE, SPAN, sampled=True)
 
 
-@pytest.mark.parametrize("state", ["", "a=\x00", "ä=1", "a" * 513])
+@pytest.mark.parametrize(
+    "state",
+    [
+        "",
+        " , ",
+        "a=\x00",
+        "ä=1",
+        "a" * 513,
+        "a=1,my prompt, and more",
+        "a=1,a=2",
+        "a=",
+        "A=1",
+        "a=1=2",
+        ",".join(f"k{n}=1" for n in range(33)),
+    ],
+)
 def test_a_state_that_is_none_is_dropped(state: str) -> None:
     parent = read_parent(GOOD, state)
     assert parent is not None
     assert parent.state == ""
+
+
+def test_empty_members_of_a_state_are_left_out() -> None:
+    parent = read_parent(GOOD, " a=1 ,,\tt@v=x y,")
+    assert parent is not None
+    assert parent.state == "a=1,t@v=x y"
+
+
+@given(st.text(st.sampled_from("ab1@=, \t*/-_~\x00é"), max_size=40))
+def test_the_library_has_nothing_to_say_about_a_state_that_was_read(state: str) -> None:
+    parent = read_parent(GOOD, state)
+    assert parent is not None
+    read = TraceState.from_header([parent.state] if parent.state else [])
+    assert read.to_header() == parent.state
 
 
 @pytest.mark.parametrize(
