@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import n4n
+from n4n.core.alerts import rules
 from n4n.core.alerts.conditions import violations
 from n4n.core.alerts.facts import Compared, Facts, ModelFacts, NodeFacts, Quota, Requests, Traffic
 from n4n.core.alerts.rules import BY_NAME, LEAST_REQUESTS, RULES
@@ -113,6 +115,48 @@ def test_a_fault_breaks_its_own_rule_and_no_other(name: str) -> None:
 )
 def test_too_little_is_known_to_say_that_something_is_wrong(facts: Facts) -> None:
     assert violations(facts) == []
+
+
+EDGES: dict[str, Callable[[float], Facts]] = {  # so far beyond its threshold, as tests/support/alert_series.py does it for Prometheus' form
+    "N4nQuotaNearlyUsed": lambda at: replace(CALM, quotas=(Quota("openai", "main", "tokens", rules.QUOTA_USED * at),)),
+    "N4nFallbackDepthRising": lambda at: replace(CALM, requests_10=Requests(1000, 0, 0, round(1000 * rules.DEPTH_LEAST * at))),
+    "N4nManyFallbacks": lambda at: replace(CALM, requests_5=Requests(1000, 0, round(1000 * rules.FALLING_BACK * at), 0)),
+    "N4nInteractiveQueueGrows": lambda at: replace(CALM, nodes=(NodeFacts("r1", interactive_waiting=rules.LEAST_WAITING * at),)),
+    "N4nWeightCollapse": lambda at: shared(1 - (1 - rules.ONE_TAKES) / at**2, week_ago=1.0),
+    "N4nSharesMoved": lambda at: shared(0.5 + rules.SHARE_MOVES * at, week_ago=0.5),
+    "N4nLatencyWorse": lambda at: replace(CALM, traffic_15=(replace(TRAFFIC, p95_latency_s=0.9 * rules.SLOWER * at),)),
+    "N4nTtftWorse": lambda at: replace(CALM, traffic_15=(replace(TRAFFIC, p95_ttft_s=0.3 * rules.SLOWER * at),)),
+    "N4nErrorBudgetBurnsFast": lambda at: replace(
+        CALM, requests_5=burning(rules.BURNS_FAST * at), requests_60=burning(rules.BURNS_FAST * at)
+    ),
+    "N4nErrorBudgetBurns": lambda at: replace(
+        CALM, requests_30=burning(rules.BURNS_SLOW * at), requests_360=burning(rules.BURNS_SLOW * at)
+    ),
+    "N4nCatalogLag": lambda at: replace(CALM, nodes=(NodeFacts("r1", lag_s=rules.LAG_S * at),)),
+    "N4nCountsDisagree": lambda at: replace(
+        CALM, compared_60=(Compared("e", "input", round(100_000 * (1 + rules.COUNTS_DIFFER * at)), 100_000, 1.0),)
+    ),
+    "N4nLedgerBacklog": lambda at: replace(CALM, nodes=(NodeFacts("r1", usage_waiting_bytes=round(rules.BACKLOG_BYTES * at)),)),
+}
+
+
+def shared(first: float, week_ago: float) -> Facts:
+    """So much of 1,000 requests goes to the first of two providers."""
+
+    def split(share: float) -> tuple[Traffic, Traffic]:
+        return replace(TRAFFIC, first_attempts=round(1000 * share)), replace(OTHER, first_attempts=round(1000 * (1 - share)))
+
+    return replace(CALM, traffic_60=split(first), traffic_week_ago=split(week_ago))
+
+
+def burning(times: float) -> Requests:
+    return Requests(1_000_000, round(1_000_000 * rules.ERROR_BUDGET * times))
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_a_rule_is_broken_just_beyond_its_threshold_and_not_just_below(name: str) -> None:
+    assert {one.rule for one in violations(EDGES[name](1.05))} == {name}
+    assert violations(EDGES[name](0.95)) == []
 
 
 def test_a_node_that_refused_is_behind_for_that_reason() -> None:
