@@ -29,8 +29,9 @@ from n4n.core.dialects.origins import origin_of, unread
 from n4n.core.dialects.system_prompt import spelled_out
 from n4n.core.dialects.wording import without_secret
 from n4n.core.directives import NONE
-from n4n.core.errors import Failure, RequestError, StreamInterrupted, Untellable
+from n4n.core.errors import Failure, FailureClass, RequestError, StreamInterrupted, Untellable
 from n4n.core.large import LARGE
+from n4n.core.member_kinds import whose_fault
 from n4n.core.plan import plan
 from n4n.runtime.labels import new_attempt_id
 from n4n.runtime.signing import signed
@@ -240,6 +241,8 @@ async def _call(
         raise StreamInterrupted(failed) from error
     if failure is not None:
         failure = without_secret(failure, router.secret(candidate.account))
+        if failure.failure_class is FailureClass.SERVER_ERROR and failure.status is not None:
+            failure = whose_fault(chat.fields, failure) if chat.native is None and chat.body_bytes < LARGE else failure
         record.attempt_ended(failure)
     return failure
 

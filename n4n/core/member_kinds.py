@@ -2,7 +2,8 @@
 
 A provider of the client's own words gets most members as they came. One that fails over `"tools": 5` with a 500 would be held to be sick,
 for everybody; so what cannot be is refused by name before anything is sent. What may be long is looked at where it begins, a list also
-where its first entry does: what is further inside is the business of whoever reads it. null is the same as absent.
+where its first entry does: to look at every message costs as much as to read the body. That is done where a provider has failed, so that
+at least nobody's health is lowered over it (`whose_fault`). null is the same as absent.
 
 OpenAI's reference (https://platform.openai.com/docs/api-reference/chat/create) tells the kinds of a chat's members; where providers that
 speak like it take another kind too (Together's logprobs, Fireworks' reasoning_effort, llama.cpp's logit_bias), that is let through.
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import msgspec
 
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import Failure, FailureClass, MalformedRequest
 
 
 class _Object(msgspec.Struct):
@@ -97,3 +99,33 @@ def _found(raw: memoryview) -> str:
     found = _FOUND.get(raw[0], "a number")
     inside = bytes(raw[1:64]).lstrip() if found == "a list" else b""
     return found if inside[:1] in (b"", b"]") else f"a list that begins with {_FOUND.get(inside[0], 'a number')}"
+
+
+# ── what is inside, asked only where a provider has failed over it
+
+
+class _Inside(msgspec.Struct, gc=False):
+    role: str | None = None
+    content: str | list[str | _Object] | _Object | None = None
+    tool_calls: list[_Object] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class _Tool(msgspec.Struct, gc=False):
+    type: str | None = None
+    function: _Object | None = None
+
+
+_INSIDE = (("messages", msgspec.json.Decoder(list[_Inside])), ("tools", msgspec.json.Decoder(list[_Tool] | None)))
+
+
+def whose_fault(fields: Mapping[str, msgspec.Raw], failure: Failure) -> Failure:
+    """A provider's failure over a chat: its own, or that of a request in which something is of a kind that it nowhere is."""
+    for name, decoder in _INSIDE:
+        try:
+            decoder.decode(fields.get(name, b"null") if name != "messages" else fields[name])
+        except (msgspec.ValidationError, RecursionError) as error:
+            where = str(error).removeprefix("Expected ").replace("`$", f"`{name}")
+            return replace(failure, failure_class=FailureClass.BAD_REQUEST, message=f"{name} cannot be read: expected {where}", param=name)
+    return failure

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from n4n.core import member_kinds
 from n4n.core.chat_request import FEATURE_FIELDS
-from n4n.core.errors import MalformedRequest
+from n4n.core.errors import Failure, FailureClass, MalformedRequest
+from n4n.core.member_kinds import whose_fault
 from n4n.core.skins.table import SKINS
 
 TURNS = [{"role": "user", "content": "hi"}]
@@ -126,3 +128,40 @@ def test_a_number_that_there_cannot_be_and_a_text_beyond_ascii_are_seen_for_what
     read(CHAT, user="漢\ud83d\ude00", seed=10**30, tools=[])
     with pytest.raises(MalformedRequest, match=r"^temperature must be a number"):
         SKINS[CHAT].read(b'{"model":"m","messages":[{}],"temperature":1e400}', lambda _: None)
+
+
+FAILED = Failure(FailureClass.SERVER_ERROR, "the provider failed", 500)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            {"messages": [{"role": "user", "content": 5}]},
+            "messages cannot be read: expected `str | object | array | null`, got `int` - at `messages[0].content`",
+        ),
+        ({"messages": [{"role": "user", "content": "a"}, 5]}, "messages cannot be read: expected `object`, got `int` - at `messages[1]`"),
+        ({"messages": [{"role": 7}]}, "expected `str | null`, got `int` - at `messages[0].role`"),
+        ({"messages": [{"role": "user", "content": [["x"]]}]}, "got `array` - at `messages[0].content[0]`"),
+        ({"messages": [{"role": "assistant", "tool_calls": "x"}]}, "messages[0].tool_calls"),
+        ({"messages": TURNS, "tools": [{"type": "function"}, 5]}, "tools cannot be read: expected `object`, got `int` - at `tools[1]`"),
+        ({"messages": TURNS, "tools": [{"type": "function", "function": "f"}]}, "at `tools[0].function`"),
+    ],
+)  # fmt: skip
+def test_a_provider_that_failed_over_nonsense_is_not_to_blame(fields: dict[str, object], says: str) -> None:
+    blamed = whose_fault({name: msgspec.Raw(json.dumps(value).encode()) for name, value in fields.items()}, FAILED)
+    assert (blamed.failure_class, blamed.param, blamed.status) == (FailureClass.BAD_REQUEST, list(fields)[-1], 500)
+    assert says in blamed.message
+
+
+def test_a_provider_that_failed_over_what_makes_sense_is() -> None:
+    whole = {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "x"}, "y"], "name": None, "more": 5},
+            {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}, {"content": {"type": "text"}}, {},
+        ],
+        "tools": None,
+    }  # fmt: skip
+    fields = {name: msgspec.Raw(json.dumps(value).encode()) for name, value in whole.items()}
+    assert whose_fault(fields, FAILED) is FAILED
+    assert whose_fault({"messages": fields["messages"], "tools": msgspec.Raw(b'[{"type":"custom","custom":{}}]')}, FAILED) is FAILED

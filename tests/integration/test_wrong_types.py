@@ -27,3 +27,20 @@ async def test_nothing_is_sent_and_the_endpoint_stays_as_healthy_as_it_was(path:
             lines = await router.logged(len(asked))
             assert {(line["outcome"], line["error"]) for line in lines} == {("rejected", "invalid_request")}
             assert router.router.health.views == {}, "no endpoint is thought of any worse"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_provider_that_fails_over_nonsense_inside_is_not_held_to_be_ill(stream: bool) -> None:
+    async with ScriptedUpstream() as one, ScriptedUpstream() as two:
+        one.script(then=error(500))
+        async with running_router(catalog(one.base_url, two.base_url)) as router:
+            for turns in ([{"role": "user", "content": 5}], [{"role": "user", "content": "x"}, 7]):
+                async with router.chat(messages=turns, stream=stream) as answer:
+                    told = (await answer.json())["error"]
+                assert (answer.status, told["param"], told["message"].startswith("messages cannot be read")) == (400, "messages", True)
+            assert len(one.calls) == 2
+            assert not two.calls
+            assert [(view.score, view.breaker.recent) for view in router.router.health.views.values()] == [(1.0, ())]
+            async with router.chat(stream=stream) as answer:
+                assert answer.status == 200
+            assert len(two.calls) == 1
