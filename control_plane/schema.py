@@ -29,8 +29,10 @@ def engine_url(database_url: str) -> URL:
         raise StartFailed("N4N_DATABASE_URL is empty; give postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or use n4n up")
     try:
         url = make_url(database_url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise StartFailed("N4N_DATABASE_URL must be postgresql://USER:PASSWORD@HOST:PORT/DATABASE") from error
+    if "@" in (url.host or ""):  # it would be looked up, and told as a host that there is not
+        raise StartFailed("N4N_DATABASE_URL has an @ in its user or password; write it as %40")
     if url.drivername not in ("postgres", "postgresql", "postgresql+psycopg"):
         raise StartFailed(f"N4N_DATABASE_URL must begin with postgresql://, not {url.drivername}://")
     known = {name: value for name, value in _CONNECT.items() if name not in url.query}
