@@ -1,23 +1,28 @@
 """Lines to a file descriptor without ever blocking the loop: collected during one loop tick, written together.
 
 A pipe takes writes of up to PIPE_BUF bytes whole, so lines of several workers on one pipe do not mix. A reader that
-stalls fills a bounded buffer; what does not fit is dropped and counted.
+stalls, or a disk that is full, fills a bounded buffer; what does not fit is dropped and counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import os
 import select
+import sys
+import termios
 from collections import deque
 
 PIPE_BUF = select.PIPE_BUF
 BUFFER_LIMIT = 8 << 20  # bytes kept while the reader stalls
 RETRY_S = 0.02
+_FULL = frozenset((errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # it may take more later: a line that is half out waits for that
 
 
 class LineWriter:
-    """Appends lines to `fd`; `dropped` counts the lines lost to a stalled reader."""
+    """Appends lines to `fd`; `dropped` counts the lines lost to a stalled reader or a full disk."""
 
     def __init__(self, fd: int, loop: asyncio.AbstractEventLoop) -> None:
         self._fd, self._loop = fd, loop
@@ -42,14 +47,14 @@ class LineWriter:
     def _flush(self) -> None:
         self._scheduled = False
         while self._lines:
-            if not self._writable():
+            if not self._write_out(self._batch()):
                 self._scheduled = True
                 self._loop.call_later(RETRY_S, self._flush)
                 return
-            self._write_out(self._batch())
 
-    def _writable(self) -> bool:
-        return bool(self._poll.poll(0))
+    def _takes(self, batch: bytes) -> bool:
+        """Whether it can be written without waiting for the reader."""
+        return bool(self._poll.poll(0)) and (len(batch) <= PIPE_BUF or _has_room(self._fd, len(batch)))
 
     def _batch(self) -> bytes:
         batch = [self._lines.popleft()]
@@ -60,17 +65,33 @@ class LineWriter:
         self._size -= size
         return b"".join(batch)
 
-    def _write_out(self, batch: bytes) -> None:
+    def _write_out(self, batch: bytes) -> bool:
+        """Whether it is out, or lost; else it is the first in line again, or what is left of it."""
         try:
-            while batch:
+            while batch and self._takes(batch):
                 batch = batch[os.write(self._fd, batch) :]
-        except BlockingIOError:  # somebody made the descriptor non-blocking: what is left waits its turn
+        except OSError as error:
+            if error.errno not in _FULL:  # the reader is gone: there is nobody left to tell
+                self.dropped += batch.count(b"\n")
+                return True
+        if batch:
             self._lines.appendleft(batch)
             self._size += len(batch)
-        except OSError:  # the reader is gone: there is nobody left to tell
-            self.dropped += 1
+        return not batch
 
     def flush(self) -> None:
         """Writes what is queued as far as the reader takes it at once; for the end of the process."""
         while self._lines and self._poll.poll(100):
-            self._write_out(self._batch())
+            size = self._size
+            if not self._write_out(self._batch()) and self._size == size:
+                break
+
+
+def _has_room(fd: int, size: int) -> bool:
+    """Whether so much fits into a pipe at once, pages that are half used counted as full; True: it is no pipe, or as good as empty."""
+    try:
+        capacity = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+        waiting = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except OSError:
+        return True
+    return waiting == 0 or 2 * waiting + PIPE_BUF + size <= capacity
