@@ -31,7 +31,7 @@ from tests.support.upstream import HostedUpstream, running_upstream
 from tests.support.valkey import running_valkey
 
 HOLD = 0.001
-WITHIN_S = 20.0
+WITHIN_S = 40.0
 PRICE = {"price": {"input_per_1m": 2.5, "output_per_1m": 10}}
 Document = dict[str, dict[str, dict[str, object]]]
 

@@ -115,15 +115,15 @@ FAULTS: Mapping[str, Fault] = {
     "N4nWeightCollapse": Fault(lambda beyond: requests((1 - 0.1 / beyond**2, 0.1 / beyond**2)), ill_min=90),
     "N4nSharesMoved": Fault(_shares_beyond, ill_min=180, calm_min=7 * 24 * 60 + 90, step_min=30),
     "N4nPriorityInversion": Fault(there({INVERSIONS: 1.0}), by_degrees=False),
-    "N4nLatencyWorse": Fault(lambda beyond: latencies(0.8 * rules.SLOWER * beyond**4, 0.3), ill_min=60, calm_min=24 * 60, step_min=5),
-    "N4nTtftWorse": Fault(lambda beyond: latencies(0.8, 0.3 * rules.SLOWER * beyond**4), ill_min=60, calm_min=24 * 60, step_min=5),
+    "N4nLatencyWorse": Fault(lambda beyond: latencies(0.8 * rules.SLOWER * beyond**4, 0.3), ill_min=60, calm_min=20 * 60, step_min=10),
+    "N4nTtftWorse": Fault(lambda beyond: latencies(0.8, 0.3 * rules.SLOWER * beyond**4), ill_min=60, calm_min=20 * 60, step_min=10),
     "N4nErrorBudgetBurnsFast": Fault(
         lambda beyond: requests((0.55, 0.45), failing=rules.BURNS_FAST * rules.ERROR_BUDGET * beyond**2), ill_min=75,
         also=frozenset({"N4nErrorBudgetBurns"}),
     ),
     "N4nErrorBudgetBurns": Fault(
         lambda beyond: requests((0.55, 0.45), failing=rules.BURNS_SLOW * rules.ERROR_BUDGET * beyond**2), ill_min=420,
-        calm_min=80, step_min=5,
+        calm_min=80, step_min=10,
     ),
     "N4nAccountOut": Fault(there({OUT: 1.0}), by_degrees=False),
     "N4nBalanceLow": Fault(there({FINDING: 1.0}), by_degrees=False),
