@@ -3,7 +3,7 @@
 The hour that runs is added up every two minutes, for the last time a minute after its end, and anew whenever rows of it come later (a
 router that was cut off for a day, say): the ledger notes such hours in the transaction that brings the rows. An hour is always added up as
 a whole, from all of its rows, so that doing it again changes nothing. Where an endpoint is, the catalog version tells with which its
-attempt was planned.
+attempt was planned. How fast output comes is told by streams alone: a whole answer has its first token when it has its last.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _DUE = """
 """
 _ADD_UP = """
     WITH made AS (
-        SELECT provider, model, endpoint, catalog_version, state, latency_ms, ttft_ms, completion_tokens, stream
+        SELECT provider, model, endpoint, catalog_version, state, latency_ms, ttft_ms, completion_tokens, stream,
+            stream AND state = 'ok' AND completion_tokens > 0 AND latency_ms > ttft_ms AS flows
         FROM usage_ledger WHERE started_at >= :hour AND started_at < :until AND tenant <> :probes
     ), places AS (
         SELECT version, placed.key AS endpoint, placed.value ->> 'region' AS region
@@ -47,8 +48,7 @@ _ADD_UP = """
             count(*) FILTER (WHERE state IN ('failed', 'partial')) AS failed,
             percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE state = 'ok') AS latency,
             percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY ttft_ms) FILTER (WHERE stream) AS ttft,
-            sum(completion_tokens) FILTER (WHERE state = 'ok' AND completion_tokens > 0)
-                / nullif(sum(latency_ms - coalesce(ttft_ms, 0)) FILTER (WHERE state = 'ok' AND completion_tokens > 0) / 1000.0, 0) AS speed
+            sum(completion_tokens) FILTER (WHERE flows) / sum(latency_ms - ttft_ms) FILTER (WHERE flows) * 1000.0 AS speed
         FROM made LEFT JOIN places ON version = catalog_version AND places.endpoint = made.endpoint GROUP BY 1, 2, 3
     ), put AS (
         INSERT INTO sla_by_hour

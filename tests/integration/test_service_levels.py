@@ -94,6 +94,20 @@ async def test_an_hour_has_exact_percentiles_and_no_probes(postgres_url: str) ->
     assert hour.tokens_per_s == pytest.approx(100 * 20 / (sum(100.0 * (number + 1) - 50.0 for number in range(100)) / 1000))
 
 
+async def test_speed_is_that_of_streams_and_whole_answers_tell_none(postgres_url: str) -> None:
+    clock = Clock(NOON + timedelta(minutes=5))
+    whole = some_rows(3, NOON, latency_ms=42.0, ttft_ms=42.4)  # until the client had it, which is later than until it came
+    async with a_ledger(postgres_url, clock) as (ledger, levels):
+        await ledger.take([*whole, a_row(NOON, 7, model="at-once", latency_ms=42.0, ttft_ms=42.4, stream=True)])
+        await levels.add_up()
+        alone = await stored(ledger)
+        await ledger.take([a_row(NOON, 8, latency_ms=1050.0, ttft_ms=50.0, stream=True)])
+        await levels.add_up()
+        [_, beside] = await stored(ledger)
+    assert [one.tokens_per_s for one in alone] == [None, None]
+    assert (beside.attempts, beside.tokens_per_s) == (4, pytest.approx(20.0))
+
+
 async def test_rows_that_come_days_late_change_their_own_hours_and_no_others(postgres_url: str) -> None:
     clock = Clock(NOON)
     async with a_ledger(postgres_url, clock) as (ledger, levels):
