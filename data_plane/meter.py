@@ -20,7 +20,6 @@ from n4n.runtime.records import LineWriter
 from n4n.runtime.telemetry import Instruments
 
 _ENCODE = msgspec.json.Encoder().encode
-LONGEST_MODEL = 256  # characters of what a client calls a model, in a log line
 _LINE = (
     b'{"timestamp":"%b","request_id":%b,"model":%b,%b,"directives_applied":%b,"preference_overridden":%b,"fallback_attempts":%d,'
     b'"attempts":[%b]},"latency_ms":%.1f,"ttft_ms":%b,"overhead_ms":%.1f,%b,"usage":%b,"warnings":%b,'
@@ -92,7 +91,7 @@ def log_line(record: Record) -> bytes:
     line = _LINE % (
         _timestamp(record.wall),
         _ENCODE(record.request_id),
-        _ENCODE(record.model if record.model is None or len(record.model) <= LONGEST_MODEL else f"{record.model[:LONGEST_MODEL]}…"),
+        _ENCODE(record.model),
         _route(
             record.tenant,
             record.key_id,

@@ -296,6 +296,8 @@ def _check(name: str, kind: str, known: tuple[Collection[str], ...], source: str
 def _texts(value: object) -> list[str]:
     if not isinstance(value, list) or not value or len(value) > MOST or not all(isinstance(item, str) for item in value):
         raise Malformed(f"must be a list of 1 to {MOST} names")
+    if sum(map(len, value)) > LONGEST_TEXT:
+        raise Malformed(f"is longer than {LONGEST_TEXT} characters; name fewer")
     return value
 
 

@@ -324,6 +324,7 @@ def test_a_quantization_is_compared_without_case_and_may_be_unknown() -> None:
         ({"only": []}, "list of 1 to 64 names"),
         ({"only": [1]}, "list of 1 to 64 names"),
         ({"ignore": ["a"] * 65}, "list of 1 to 64 names"),
+        ({"only": ["a" * 4000, "b" * 97]}, "longer than 4096 characters"),
         ({"order": ["a b"]}, "must name"),
         ({"allow_fallbacks": "no"}, "true or false"),
         ({"require_parameters": 1}, "true or false"),
