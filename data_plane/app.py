@@ -57,6 +57,7 @@ from n4n.runtime.usage_link import UsageLink
 from n4n.runtime.vitals_link import VitalsLink
 
 GAUGES_S = 1.0
+TURN_S = 0.0005  # how long a thread that sends traces or answers a scrape keeps the loop waiting; Python's own is ten times that
 OWN_FILES = 500  # files and sockets that are no client's
 LAST_BYTES_S = 2.0  # draining has waited for the requests; this is for bytes on their way out
 LAST_ROWS_S = 1.5  # for usage on its way to a control plane; the rest waits on the disk
@@ -228,6 +229,7 @@ def make_room(settings: Settings) -> None:
 async def run_worker(settings: Settings) -> None:
     """Serves until it is told to go, then drains. Until it serves, a signal ends it at once: nobody loses anything."""
     make_room(settings)
+    sys.setswitchinterval(TURN_S)
     reports = Reports(settings.report_fd)
     orders = Orders(reports)
     async with worker(settings, reports) as serving:
