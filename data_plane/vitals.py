@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from data_plane.counts import Totals
 from data_plane.limiting import Limiting
 from data_plane.router import Router
+from n4n.core.alerts.rules import LEAST_SCORE
 from n4n.core.breaker import allows
 from n4n.core.candidates import EndpointView, World
 from n4n.core.errors import FailureClass
@@ -32,7 +33,7 @@ def vitals_of(router: Router, totals: Totals, segments: Segments, limiting: Limi
         inversions=0 if quotas is None else quotas.inversions,
         quotas=() if quotas is None else tuple((*limit, used) for limit, used in quotas.utilization().items()),
         accounts_out=() if world is None else _accounts_out(world, router.clock()),
-        candidates={} if world is None else _fewer(world, router.clock()),
+        candidates={} if world is None else usable_of_models(world, router.clock()),
     )
 
 
@@ -45,13 +46,16 @@ def _accounts_out(world: World, now: float) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-def _fewer(world: World, now: float) -> Mapping[str, int]:
-    """Usable endpoints of the models that have fewer than the catalog gives them."""
+def usable_of_models(world: World, now: float) -> Mapping[str, int]:
+    """Endpoints that can be relied on, of the models that have fewer than the catalog gives them. One that mostly fails is none: where few
+    ask, it takes long until its breaker opens.
+    """
     of_model: dict[str, list[bool]] = {}
     for endpoint in world.snapshot.endpoints.values():
         view = world.views.get(endpoint.id, _FRESH)
         accounts = [one.name for one in endpoint.accounts if one.name in world.usable_accounts]
         calling = any(name not in world.cooling_accounts or world.cooling_accounts[name].until <= now for name in accounts)
-        usable = endpoint.state == "active" and calling and view.cooldown_until <= now and allows(view.breaker, now)
+        well = view.score >= LEAST_SCORE * world.snapshot.models[endpoint.model].health.neutral
+        usable = endpoint.state == "active" and calling and well and view.cooldown_until <= now and allows(view.breaker, now)
         of_model.setdefault(endpoint.model, []).append(usable)
     return {model: sum(usable) for model, usable in of_model.items() if not all(usable)}

@@ -228,6 +228,11 @@ def test_the_rule_file_is_what_the_table_says() -> None:
     assert FILE.read_text() == text(), "run python -m tests.support.alert_rules"
 
 
+def test_prometheus_writes_no_thousandths_of_a_share() -> None:
+    assert '{{ else }}{{ printf "%.3g" $value }}{{ end }} of all requests needed more than one endpoint' in text()
+    assert "$value | humanize" not in text(), "which makes 77.7m of 0.0777"
+
+
 def test_every_alert_has_a_paragraph_for_whoever_is_woken() -> None:
     page = (Path(n4n.__file__).parent.parent / "docs" / "operations.md").read_text()
     assert [rule.name for rule in RULES if f"### {rule.name}\n" not in page] == []

@@ -58,6 +58,7 @@ def document(well: HostedUpstream, busy: HostedUpstream, denied: HostedUpstream)
             "unpriced-well": {"model": "unpriced", "account": "well"},
             "falls-busy": {"model": "falls", "account": "busy", "price": {"input_per_1m": 0.1, "output_per_1m": 0.1}},
             "falls-well": {"model": "falls", "account": "well", **PRICE},
+            "falls-other": {"model": "falls", "account": "other", **PRICE},
             "shared-denied": {"model": "shared", "account": "denied", **PRICE},
             "shared-well": {"model": "shared", "account": "other", **PRICE},
         },

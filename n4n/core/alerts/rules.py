@@ -28,6 +28,7 @@ COUNTS_DIFFER = 0.05  # tokens reported for each that was counted, against what 
 LEAST_COUNTED = 10_000  # tokens of an hour, counted exactly
 ERROR_BUDGET = 0.001  # requests that may fail
 BURNS_FAST, BURNS_SLOW = 14.4, 6.0  # times what would use the budget up in 30 days
+LEAST_SCORE = 0.25  # of what nobody has heard of: half of the calls fail, or two probes in a row did; less is not to be relied on
 LAG_S = 30.0  # behind the catalog
 BACKLOG_BYTES = 64 << 20
 CALM_S = 60  # for so long all must be well before it is told to be over
@@ -239,6 +240,9 @@ def prometheus_rules() -> dict[str, object]:
     }
 
 
+_VALUE = '{{ if ge $value 100.0 }}{{ humanize $value }}{{ else }}{{ printf "%.3g" $value }}{{ end }}'  # humanize makes 77.7m of 0.0777
+
+
 def _templated(rule: Rule) -> str:
     labels = {label: f"{{{{ $labels.{label} }}}}" for label in rule.by}
-    return rule.summary.format(value="{{ $value | humanize }}", **labels)
+    return rule.summary.format(value=_VALUE, **labels)
