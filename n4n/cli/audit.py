@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from n4n.cli import values
@@ -84,5 +85,17 @@ def audit_row(entry: AuditEntry) -> dict[str, object]:
 
 
 def _short(facts: object) -> str:
-    told = "" if facts is None else json.dumps(facts, ensure_ascii=False, sort_keys=True)
+    """`name: value, …`, as people read it; values of the catalog are JSON of their own."""
+    if not isinstance(facts, dict):
+        return "" if facts is None else _cut(_word(facts))
+    return _cut(", ".join(f"{name}: {_word(value)}" for name, value in sorted(facts.items())))
+
+
+def _word(value: object) -> str:
+    with suppress(ValueError):
+        value = json.loads(value) if isinstance(value, str) else value
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _cut(told: str) -> str:
     return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}…"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from n4n.cli.output import Refused
+from n4n.cli.output import Refused, note
 
 RUNTIME = "runtime.json"
 DEFAULT_DATA_DIR = ".n4n"
@@ -43,12 +43,15 @@ def locate(data_dir: str | None, environ: Mapping[str, str] = os.environ) -> Ins
     folder = Path(named or DEFAULT_DATA_DIR).expanduser()
     told = read_runtime(folder)
     if told is not None and _is_alive(told.get("pid")):
-        return _instance(told)
+        found, elsewhere = _instance(told), environ.get("N4N_ADMIN_URL")
+        if named is None and elsewhere and elsewhere != found.admin_url:
+            note(f"n4n: asking the n4n up of {folder.resolve()}, not N4N_ADMIN_URL; for that one go to another folder")
+        return found
     if data_dir is None and environ.get("N4N_ADMIN_URL"):
         return Instance(environ["N4N_ADMIN_URL"], environ.get("N4N_ADMIN_TOKEN", ""), "", "", {})
     start = f"`n4n up{f' --data-dir {shlex.quote(named)}' if named else ''}`"
-    elsewhere = "" if named else ", name another data directory with --data-dir, or set N4N_ADMIN_URL and N4N_ADMIN_TOKEN"
-    raise Refused(f"no n4n is running on {folder}: start it with {start}{elsewhere}")
+    other = "" if named else ", name another data directory with --data-dir, or set N4N_ADMIN_URL and N4N_ADMIN_TOKEN"
+    raise Refused(f"no n4n is running on {folder}: start it with {start}{other}")
 
 
 def read_runtime(folder: Path) -> dict[str, object] | None:

@@ -69,14 +69,19 @@ def test_a_running_instance_is_found_by_its_data_directory(tmp_path: Path) -> No
         assert (found.admin_url, found.admin_token, found.api_key) == ("127.0.0.1:9400", "t", "k")
 
 
-def test_the_folder_here_comes_before_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_here_comes_before_the_address_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert locate(None, {"N4N_ADMIN_URL": "elsewhere:1", "N4N_ADMIN_TOKEN": "x"}).admin_url == "elsewhere:1"
 
     (tmp_path / ".n4n").mkdir()
     Home(tmp_path / ".n4n").announce(RUNTIME)
 
+    assert locate(None, {"N4N_ADMIN_URL": "127.0.0.1:9400"}).admin_url == "127.0.0.1:9400"
+    assert capsys.readouterr().err == ""
     assert locate(None, {"N4N_ADMIN_URL": "elsewhere:1"}).admin_url == "127.0.0.1:9400"
+    assert f"asking the n4n up of {tmp_path / '.n4n'}, not N4N_ADMIN_URL" in capsys.readouterr().err
 
 
 def test_what_a_dead_process_left_behind_is_not_believed(tmp_path: Path) -> None:

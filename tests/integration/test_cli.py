@@ -371,4 +371,5 @@ def test_the_audit_trail_is_read_in_pages_and_by_what_was_changed(machine: Machi
     assert rows(machine, "audit", "--name", made, "--before", str(trail[1]["id"])) == trail[2:]
     table = machine.n4n("audit", "--name", made, "--since", "1h").stdout.splitlines()
     assert table[0].split()[:3] == ["AT", "(UTC)", "AUTHOR"] and len(table) == 4
+    assert table[-1].endswith("state: active, tenant: audited"), "and not as JSON in JSON"
     assert machine.n4n("audit", "--kind", "nonsense").returncode == 2
