@@ -5,22 +5,29 @@ whichever thread. grpc's C core writes lines of its own past Python: `n4n` silen
 
 An exception is told by where it came from and what it is. Its words are left out where they may quote what was being worked on: a
 KeyError's, a ValueError's and the like hold pieces of requests, answers and files.
+
+Nobody waits for whoever reads this: what a pipe does not take within PATIENCE_S is lost, and how much was is said when it takes more.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import select
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
+from typing import TextIO
 
 from n4n.core.errors import GatewayError, StartFailed
 from n4n.core.schema import nearest
+from n4n.runtime.pipes import PIPE_BUF, has_room
 
 _FIELDS = "n4n"  # of a log record: what belongs to it beside its words
 _UNCAUGHT, _INTERNAL = "uncaught_exception", "internal_error"
@@ -31,6 +38,8 @@ HIDDEN = "(its words are not shown: they may quote what was worked on)"
 LEVELS = ("debug", "info", "warning", "error")
 # Libraries that at `debug` tell the values they work on: statements with their parameters, headers, bodies, addresses of providers.
 TALKATIVE = ("sqlalchemy", "psycopg", "psycopg.pool", "aiohttp", "hpack", "urllib3", "httpx", "httpcore", "botocore", "google.auth")
+PATIENCE_S = 0.05  # once, for a reader that is busy; after that it is not waited for until it reads
+LOST = "lines_lost"
 log = logging.getLogger("n4n")
 
 
@@ -102,6 +111,71 @@ def _told(error: BaseException, depth: int = 0) -> Iterator[str]:
             yield from _told(one, depth + 1)
 
 
+class _Patient:
+    """A stream that takes whole lines or none, as far as its reader does. `told`: a line that says how many were lost."""
+
+    def __init__(self, stream: TextIO, told: Callable[[int], str]) -> None:
+        self._stream, self._told = stream, told
+        self.lost, self._rest, self._patience_ms = 0, b"", round(PATIENCE_S * 1000)
+        self._ready = select.poll()
+        try:
+            self._fd = stream.fileno()
+            self._ready.register(self._fd, select.POLLOUT)
+        except (OSError, ValueError):  # no file of the system's: nobody reads it who could stall
+            self._fd = -1
+
+    def write(self, text: str) -> None:
+        """A line and its end."""
+        if self._fd < 0:
+            self._stream.write(text)
+            return
+        content = (self._told(self.lost) + text if self.lost else text).encode(errors="backslashreplace")
+        if not (self._takes(content) and self._out(self._rest)):
+            self.lost += 1
+            return
+        self.lost = 0
+        self._out(content)
+
+    def flush(self) -> None:
+        """As the stream does it."""
+        self._stream.flush()
+
+    def _takes(self, content: bytes) -> bool:
+        if not self._ready.poll(self._patience_ms):
+            self._patience_ms = 0
+            return False
+        self._patience_ms = round(PATIENCE_S * 1000)
+        return len(content) <= PIPE_BUF or has_room(self._fd, len(content))
+
+    def _out(self, content: bytes) -> bool:
+        """Whether all of it is; what is not, for want of disk, comes before the next line."""
+        with suppress(OSError):
+            while content:
+                content = content[os.write(self._fd, content) :]
+        self._rest = content
+        return not content
+
+
+class _Shown(logging.StreamHandler[_Patient]):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """The call was wrong: the library would say so in lines that are no JSON."""
+        self.stream.lost += 1
+
+
+def _shown(role: str) -> logging.Handler:
+    lines = JsonLines(role)
+
+    def told(lost: int) -> str:
+        words = "%d lines before this one are lost: their reader stalled, or the disk is full"
+        record = logging.LogRecord("n4n", logging.WARNING, "", 0, words, (lost,), None)
+        vars(record).update(fields(code=LOST))
+        return f"{lines.format(record)}\n"
+
+    shown = _Shown(_Patient(sys.stderr, told))
+    shown.setFormatter(lines)
+    return shown
+
+
 def fields(**given: object) -> dict[str, dict[str, object]]:
     """For `extra=` of a log call: members of its line beside the message. `code` or `event` name what happened."""
     return {_FIELDS: given}
@@ -111,12 +185,10 @@ def log_as_json(role: str, level: str) -> None:
     """Everything that this process says, from now on. StartFailed: there is no such level."""
     if level not in LEVELS:
         raise StartFailed(f"N4N_LOG_LEVEL is {level[:40]!r}{nearest(level[:40], LEVELS)}; it is one of {', '.join(LEVELS)}")
-    shown = logging.StreamHandler(sys.stderr)
-    shown.setFormatter(JsonLines(role))
     root = logging.getLogger()
     for before in root.handlers[:]:
         root.removeHandler(before)
-    root.addHandler(shown)
+    root.addHandler(_shown(role))
     root.setLevel(level.upper())
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import os
 import select
-import sys
-import termios
 from collections import deque
 
-PIPE_BUF = select.PIPE_BUF
+from n4n.runtime.pipes import PIPE_BUF, has_room
+
 BUFFER_LIMIT = 8 << 20  # bytes kept while the reader stalls
 RETRY_S = 0.02
 _FULL = frozenset((errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # it may take more later: a line that is half out waits for that
@@ -54,7 +52,7 @@ class LineWriter:
 
     def _takes(self, batch: bytes) -> bool:
         """Whether it can be written without waiting for the reader."""
-        return bool(self._poll.poll(0)) and (len(batch) <= PIPE_BUF or _has_room(self._fd, len(batch)))
+        return bool(self._poll.poll(0)) and (len(batch) <= PIPE_BUF or has_room(self._fd, len(batch)))
 
     def _batch(self) -> bytes:
         batch = [self._lines.popleft()]
@@ -85,13 +83,3 @@ class LineWriter:
             size = self._size
             if not self._write_out(self._batch()) and self._size == size:
                 break
-
-
-def _has_room(fd: int, size: int) -> bool:
-    """Whether so much fits into a pipe at once, pages that are half used counted as full; True: it is no pipe, or as good as empty."""
-    try:
-        capacity = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
-        waiting = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
-    except OSError:
-        return True
-    return waiting == 0 or 2 * waiting + PIPE_BUF + size <= capacity
