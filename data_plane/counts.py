@@ -267,6 +267,8 @@ class Counts:
                 calls.succeeded.add(took_s)
             else:
                 calls.ended(attempt.outcome).add(took_s)
+            if attempt.injected:
+                self._see.injected.labels(attempt.endpoint.id).inc()
         if usage is None:
             return
         tokens = usage.completion_tokens

@@ -127,8 +127,13 @@ def _attempt(record: Record, attempt: AttemptRecord) -> bytes:
         _ENCODE(attempt.attempt_id),
         _call(attempt.endpoint.id, attempt.account, attempt.outcome),
         ((attempt.ended if attempt.ended is not None else record.clock()) - attempt.started) * 1000,
-        b',"message":%b' % _ENCODE(attempt.message) if attempt.message else b"",
+        _told(attempt) if attempt.message or attempt.injected else b"",
     )
+
+
+def _told(attempt: AttemptRecord) -> bytes:
+    injected = b',"injected":%b' % _ENCODE(attempt.injected) if attempt.injected else b""
+    return (b',"message":%b' % _ENCODE(attempt.message) if attempt.message else b"") + injected
 
 
 # What many lines have in common. None of it is a client's own word.

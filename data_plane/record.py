@@ -47,6 +47,7 @@ class AttemptRecord(msgspec.Struct):
     first_output_at: float | None = None
     last_output_at: float | None = None
     status: int | None = None  # the provider's; None: no answer came
+    injected: str = ""  # what befell it by the catalog's fault; empty: nothing
     head: bytes = b""  # of its lines in the ledger
     span_id: int = 0  # 0: it is not traced
 

@@ -19,6 +19,7 @@ from data_plane.health import Measured
 from data_plane.parts import TimedDialect
 from data_plane.reading import Reading, read, take_whole
 from data_plane.record import AttemptRecord, Record
+from data_plane.rehearsing import rehearse
 from data_plane.router import Router
 from data_plane.spending import Spending, begin, billed
 from n4n.core.attempts import Attempts, GiveUp, Send, Wait
@@ -208,6 +209,11 @@ async def _call(
     chat, record = exchange.chat, exchange.record
     record.sent = call.body
     phases = _phases(made, chat, deadline)
+    if candidate.endpoint.fault is not None:
+        came = await rehearse(router, record, candidate.endpoint, dialect, phases)
+        if isinstance(came, Failure):
+            return came
+        phases = came
     sent, heard = router.clock(), False
     try:
         if call.signing is not None:

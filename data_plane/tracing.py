@@ -160,6 +160,8 @@ def _client(record: Record, trace: Trace, attempt: AttemptRecord, moment: _Momen
     }
     if attempt.status is not None:
         told["http.response.status_code"] = attempt.status
+    if attempt.injected:
+        told["n4n.injected_fault"] = attempt.injected
     if attempt.first_output_at is not None:
         told["gen_ai.response.time_to_first_chunk"] = round(attempt.first_output_at - attempt.started, 6)
     if attempt is record.attempts[-1]:

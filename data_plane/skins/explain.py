@@ -92,6 +92,7 @@ async def explain_route(router: Router, key: Key, asked: Asked, body: bytes) -> 
                 "rank": row.rank,
                 "weight": row.weight,
                 "price": price_block(row.endpoint.price),
+                "injected_fault": None if row.endpoint.fault is None else str(row.endpoint.fault),
             }
             for row in rows
         ],

@@ -10,6 +10,7 @@ from n4n.core import schema
 from n4n.core.checksum import collection_checksum as collection_checksum
 from n4n.core.document import Document, base_url
 from n4n.core.errors import ModelNotFound
+from n4n.core.faults import Fault, fault_of
 from n4n.core.health.policy import HealthPolicy
 from n4n.core.policies import PRESETS as PRESETS
 from n4n.core.policies import TRANSIENT as TRANSIENT
@@ -146,6 +147,7 @@ class Endpoint:
     retention_days: int | None = None
     state: str = "active"
     explicit_system_prompt: bool = False  # it overlooks system messages: what they say is put before the first user message
+    fault: Fault | None = None  # injected, for a rehearsal
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +333,7 @@ def _endpoint(name: str, raw: Mapping[str, object], model: Model, provider: Prov
         retention_days=int(retention[:-1]) if retention else None,
         state=state,
         explicit_system_prompt=raw.get("explicit_system_prompt") is True,
+        fault=fault_of(cast(Mapping[str, object] | None, raw.get("fault"))),
     )
 
 

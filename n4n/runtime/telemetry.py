@@ -14,6 +14,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
 
 from n4n.core import gen_ai
+from n4n.runtime.node_metrics import NodeMetrics
 
 EXEMPLARS = "exemplars-"
 STATUSES = ("success", "rate_limited", "error", "cancelled", "rejected")
@@ -98,6 +99,7 @@ class Instruments:
             buckets=self.PART, registry=registry,
         )  # fmt: skip
         self.attempts = Counter("n4n_attempts", "Attempts, by outcome.", ("provider", "outcome"), registry=registry)
+        self.injected = Counter("n4n_injected_faults", "Attempts that a fault of the catalog befell.", ("endpoint",), registry=registry)
         self.log_dropped = Counter("n4n_log_lines_dropped", "Log lines lost because their reader stalled.", registry=registry)
         self.nacks = Counter("n4n_catalog_nack", "Pushed versions refused.", registry=registry)
         self.version = Gauge("n4n_catalog_version", "Catalog version in use.", multiprocess_mode="liveall", registry=registry)
@@ -176,7 +178,7 @@ class Instruments:
 def exposition() -> bytes:
     """The metrics of every worker of this node in Prometheus' text format."""
     registry = CollectorRegistry()
-    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    registry.register(NodeMetrics(metrics_here()))
     return generate_latest(registry)
 
 
