@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from prometheus_client import CollectorRegistry, Metric, multiprocess
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar, Sample
 from prometheus_client.utils import floatToGoString
 
+from n4n.runtime.node_metrics import NodeMetrics
 from n4n.runtime.telemetry import EXEMPLARS, Distribution, metrics_here
 
 OPENMETRICS = "application/openmetrics-text"
@@ -66,8 +68,9 @@ class Exemplars:
             self._told[place] = _ENCODE(_noted(place, seen))
         self._new.clear()
         partial = self._path.with_name(f".{self._path.name}")
-        partial.write_bytes(b"[%b]" % b",".join(self._told.values()))
-        os.replace(partial, self._path)
+        with suppress(OSError):  # no room: whoever scrapes sees those of before
+            partial.write_bytes(b"[%b]" % b",".join(self._told.values()))
+            os.replace(partial, self._path)
 
 
 def _noted(place: _Place, seen: _Seen) -> Noted:
@@ -83,7 +86,7 @@ class _WithExemplars(Collector):
 
     def collect(self) -> Iterator[Metric]:
         noted = _all_in(self._folder)
-        for metric in multiprocess.MultiProcessCollector(CollectorRegistry(), str(self._folder)).collect():  # type: ignore[no-untyped-call]
+        for metric in NodeMetrics(self._folder).collect():
             if metric.type == "histogram":
                 metric.samples = [_with(sample, noted) for sample in metric.samples]
             yield metric
