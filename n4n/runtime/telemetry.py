@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from n4n.core import gen_ai
 from n4n.runtime.node_metrics import NodeMetrics
-from n4n.runtime.node_metrics import NodeMetrics
 
 EXEMPLARS = "exemplars-"
 STATUSES = ("success", "rate_limited", "error", "cancelled", "rejected")
