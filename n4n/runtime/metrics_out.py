@@ -8,11 +8,12 @@ are cumulative. Names are those of /metrics, but for the generative AI conventio
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 LAST_WORDS_S, GIVEN_UP_S = 1.0, 0.5
 _UNITS = {"seconds": "s", "bytes": "By", "usd": "{USD}", "ratio": "1", "tokens": "{token}"}
 Labels = frozenset[tuple[str, str]]
+log = logging.getLogger("n4n.metrics")
 
 
 class Turn:
@@ -75,9 +77,14 @@ class MetricsOut:
         while not over:
             over = self._over.wait(self._every_s)  # then once more: how everything stands in the end
             if self._turn is None or self._turn():
-                told = metrics_data(self._collect(), self._resource, self._since_ns, time.time_ns())
-                with suppress(ValueError):  # `close` has waited long enough
-                    self._exporter.export(told)
+                self._tell()
+
+    def _tell(self) -> None:
+        try:
+            self._exporter.export(metrics_data(self._collect(), self._resource, self._since_ns, time.time_ns()))
+        except (OSError, ValueError, RuntimeError, struct.error) as error:  # a worker's file may be damaged; the next time is another
+            if not self._over.is_set():  # else `close` has waited long enough
+                log.warning("metrics could not be told: %s", type(error).__name__)
 
     def close(self) -> None:
         """Where nobody takes the last word, it is lost after LAST_WORDS_S."""

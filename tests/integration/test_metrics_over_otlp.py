@@ -16,6 +16,7 @@ from n4n.core import gen_ai
 from n4n.core.errors import StartFailed
 from n4n.runtime.exemplars import of_this_node
 from n4n.runtime.metrics_out import MetricsOut, metrics_out_of
+from n4n.runtime.telemetry import metrics_here
 from tests.integration.test_traces import sent_to
 from tests.support.answers import completion, error, usage
 from tests.support.house import House, free_port, running_house
@@ -116,6 +117,19 @@ async def test_how_everything_stood_in_the_end_is_told_too(monkeypatch: pytest.M
         with telling(made.environ() | OFTEN | {"OTEL_METRIC_EXPORT_INTERVAL": "60000"}, monkeypatch, tmp_path):
             assert made.metrics == []
         assert "n4n_overhead_seconds" in {one.name for one in made.metrics}
+
+
+async def test_figures_that_cannot_be_read_once_are_told_the_next_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    damaged = metrics_here() / "counter_17.db"
+    with receiver() as made, telling(made.environ() | OFTEN, monkeypatch, tmp_path):
+        await came(made, lambda one: one.name == "n4n_overhead_seconds")
+        damaged.write_bytes(b"\xff" * 64)
+        try:
+            await asyncio.sleep(0.3)
+        finally:
+            damaged.unlink()
+        made.metrics.clear()
+        await came(made, lambda one: one.name == "n4n_overhead_seconds")
 
 
 async def test_a_receiver_that_is_away_holds_nobody_for_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
