@@ -349,7 +349,7 @@ def _of_sets(how: str, one: Vector, other: Vector, on: tuple[str, ...] | None) -
 def _of_values(how: str, one: Value, other: Value, on: tuple[str, ...] | None, *, many: bool) -> Vector:
     found: Vector = {}
     by_key = {_only(labels, on): value for labels, value in other.items()} if isinstance(other, dict) else {}
-    for labels, value in one.items() if isinstance(one, dict) else [(labels, one) for labels in by_key]:  # type: ignore[misc]
+    for labels, value in one.items() if isinstance(one, dict) else [(labels, one) for labels in by_key]:
         key = _only(labels, on)
         beside = by_key.get(key) if isinstance(other, dict) else other
         if beside is None:
