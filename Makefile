@@ -16,8 +16,8 @@ install: $(VENV)/run.stamp  ## make the virtual environment and install n4n from
 up: install  ## start everything here, with simulated providers (ARGS="--port 9090")
 	@exec $(BIN)/n4n up --sim $(ARGS)
 
-test: $(VENV)/dev.stamp  ## run the tests (ARGS="-k sse")
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/dev.stamp  ## run the tests, two files at a time (ARGS="-k sse", ARGS="-n 0" for one after the other)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/dev.stamp  ## format, lint, types, import contracts, fresh stubs, core tests with full branch coverage
 	@$(BIN)/ruff format --check .
