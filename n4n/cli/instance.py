@@ -9,6 +9,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -45,13 +46,18 @@ def locate(data_dir: str | None, environ: Mapping[str, str] = os.environ) -> Ins
     if told is not None and _is_alive(told.get("pid")):
         found, elsewhere = _instance(told), environ.get("N4N_ADMIN_URL")
         if named is None and elsewhere and elsewhere != found.admin_url:
-            note(f"n4n: asking the n4n up of {folder.resolve()}, not N4N_ADMIN_URL; for that one go to another folder")
+            _say_once(f"n4n: asking the n4n up of {folder.resolve()}, not N4N_ADMIN_URL; for that one go to another folder")
         return found
     if data_dir is None and environ.get("N4N_ADMIN_URL"):
         return Instance(environ["N4N_ADMIN_URL"], environ.get("N4N_ADMIN_TOKEN", ""), "", "", {})
     start = f"`n4n up{f' --data-dir {shlex.quote(named)}' if named else ''}`"
     other = "" if named else ", name another data directory with --data-dir, or set N4N_ADMIN_URL and N4N_ADMIN_TOKEN"
     raise Refused(f"no n4n is running on {folder}: start it with {start}{other}")
+
+
+@cache
+def _say_once(line: str) -> None:
+    note(line)
 
 
 def read_runtime(folder: Path) -> dict[str, object] | None:

@@ -57,7 +57,8 @@ def run(args: Namespace) -> int:
     if args.output == "json":
         print_json(rows)
         return 0
-    print_rows(rows, COLUMNS, args.output, empty=f"no traffic in the last {args.days} days; hours are added up every two minutes")
+    shown = [{**row, "error_rate": f"{row['error_rate']:.1%}"} for row in rows]
+    print_rows(shown, COLUMNS, args.output, empty=f"no traffic in the last {args.days} days; hours are added up every two minutes")
     if rows and all(row["latency_drift"] is None for row in rows):
         print(f"no drift can be told yet: it takes like hours of two weeks ({2 * WEEK_H} hours of traffic at most)")
     if args.chart:

@@ -80,8 +80,10 @@ def test_the_folder_here_comes_before_the_address_and_says_so(
 
     assert locate(None, {"N4N_ADMIN_URL": "127.0.0.1:9400"}).admin_url == "127.0.0.1:9400"
     assert capsys.readouterr().err == ""
-    assert locate(None, {"N4N_ADMIN_URL": "elsewhere:1"}).admin_url == "127.0.0.1:9400"
-    assert f"asking the n4n up of {tmp_path / '.n4n'}, not N4N_ADMIN_URL" in capsys.readouterr().err
+    for _ in range(2):  # some commands look twice
+        assert locate(None, {"N4N_ADMIN_URL": "elsewhere:1"}).admin_url == "127.0.0.1:9400"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"asking the n4n up of {tmp_path / '.n4n'}, not N4N_ADMIN_URL" in line
 
 
 def test_what_a_dead_process_left_behind_is_not_believed(tmp_path: Path) -> None:
