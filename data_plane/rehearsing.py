@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from data_plane.record import Record
 from data_plane.router import Router
 from n4n.core.catalog import Endpoint
@@ -23,6 +25,9 @@ async def rehearse(router: Router, record: Record, endpoint: Endpoint, dialect: 
     attempt.injected = str(strike)
     try:
         came = await endured(strike, dialect, phases, router.clock, router.wall)
+    except asyncio.CancelledError:
+        attempt.ended = router.clock()  # the client left, and nothing was sent that could be billed
+        raise
     finally:
         record.waited_s += router.clock() - begun
     if isinstance(came, Failure):
