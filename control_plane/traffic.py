@@ -21,6 +21,7 @@ from n4n.core.alerts.facts import Traffic
 from n4n.core.probes.rows import TENANT  # that probes are charged to: nobody's traffic
 
 ANEW: Final = timedelta(minutes=10)  # rows of a router that was cut off come later still; the hour has them
+NEWEST: Final = timedelta(minutes=1)  # most rows have come by then: the others may wait for a minute
 KEPT: Final = timedelta(days=8)
 _SIZES, _TOP = 70, 14.0  # counts by size: e^0 to e^14 milliseconds, which is 20 minutes
 LEAST: Final = 20  # attempts for a percentile
@@ -89,10 +90,10 @@ _ATTEMPTS = """
 """
 
 
-async def add_up_minutes(reading: Reading, now: datetime) -> None:
+async def add_up_minutes(reading: Reading, now: datetime, back: timedelta = ANEW) -> None:
     """The newest minutes anew, and what is too old goes. DatabaseAway."""
     async with reading() as connection:
-        since = _minute(now) - ANEW
+        since = _minute(now) - back
         await connection.execute(text(_MINUTES), {"since": since, "probes": TENANT, "top": _TOP, "sizes": _SIZES})
         await connection.execute(text("DELETE FROM traffic_by_minute WHERE minute < :before"), {"before": now - KEPT})
 

@@ -12,11 +12,13 @@ from datetime import timedelta
 
 import aiohttp
 import grpc
+import psycopg
 import pytest
 from sqlalchemy import text
 
 from control_plane import telling, webhooks
 from control_plane.ledger import Ledger
+from control_plane.schema import migrate
 from control_plane.watchers import Watchers
 from control_plane.webhooks import webhooks_of
 from n4n.core.alerts.facts import NodeFacts
@@ -27,6 +29,7 @@ from tests.control_plane.client import NODE
 from tests.integration.test_watchers import Around, Clock, a_ledger
 from tests.support.alert_world import a_sink, an_alert_world
 from tests.support.catalogs import SMALL
+from tests.support.stores import libpq_url
 
 SECRET = "T0KENCANARY"
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -158,6 +161,22 @@ async def test_two_control_planes_tell_once_and_one_that_died_meanwhile_is_stood
         clock.now += telling.LEASE
         assert await two.teller.tell_all(http) == 1
     assert sink.got[-1]["labels"] == {"node": "r99"}
+
+
+async def test_what_another_version_was_still_to_tell_is_told(postgres_url: str) -> None:
+    clock = Clock()
+    async with a_sink() as sink, aiohttp.ClientSession() as http:
+        [receiver] = webhooks_of(f"json={sink.url}")
+        migrate(postgres_url, to="0013")
+        with psycopg.connect(libpq_url(postgres_url)) as before:
+            query = "INSERT INTO alert_notices (at, due, told, pending, tries) VALUES (%s, %s, %s, %s, 2)"
+            told = json.dumps({"alert": "N4nStoreAway", "key": "N4nStoreAway/node=r1"})
+            before.execute(query, (clock.now, clock.now, told, json.dumps([receiver.name])))
+        async with a_ledger(postgres_url, clock) as ledger:
+            watchers = watchers_of(ledger, Around(), f"json={sink.url}", clock)
+            assert await watchers.teller.tell_all(http) == 1
+            assert await watchers.teller.tell_all(http) == 0
+    assert [one["alert"] for one in sink.got] == ["N4nStoreAway"]
 
 
 async def test_names_call_nobody_and_long_keys_stay_apart(postgres_url: str) -> None:
