@@ -36,8 +36,7 @@ class WrongUsage(Refused):
 def complain(*lines: str) -> None:
     """Each line on standard error, with the program's name, control characters taken out."""
     for line in lines:
-        shown = "".join(c if c.isprintable() else " " for c in line)
-        print(f"n4n: {shown}", file=sys.stderr, flush=True)
+        print(f"n4n: {_printable(line)}", file=sys.stderr, flush=True)
 
 
 def note(line: str) -> None:
@@ -64,8 +63,11 @@ def offer_json(parser: ArgumentParser) -> None:
 
 
 def print_json(value: object) -> None:
-    """Indented JSON on standard output; money as plain numbers."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    """Indented JSON on standard output; money as plain numbers, and what cannot be printed escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    if not text.replace("\n", "").isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    print(text)
 
 
 def print_rows(rows: Sequence[Row], columns: Mapping[str, str], output: str, *, empty: str) -> None:
@@ -101,12 +103,17 @@ def cell(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case list() | tuple():
-            return ", ".join(map(str, value))
+            return _printable(", ".join(map(str, value)))
         case float():
             return schema.plain(Decimal(str(value)))
         case str() if _is_time(value):
-            return value[:19].replace("T", " ")
-    return "".join(c if c.isprintable() else " " for c in str(value))
+            return _printable(value[:19].replace("T", " "))
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """What is in no way an order to a terminal: names may be anybody's."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _is_time(text: str) -> bool:

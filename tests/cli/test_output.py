@@ -56,3 +56,18 @@ def test_times_are_iso_8601_in_utc() -> None:
 
 def test_money_is_a_plain_json_number() -> None:
     assert json.dumps([output.number("10"), output.number("2.50"), output.number(""), output.number(None)]) == "[10, 2.5, null, null]"
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J-\x1b[31mTime, or not? Z", "\x9b31m", "\u202egnp.exe", "\x7f", "\u2028"])
+def test_no_name_gives_orders_to_a_terminal(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert output.cell(text).isprintable()
+    assert output.cell([text, text]).isprintable()
+    output.print_json({"name": text})
+    shown = capsys.readouterr().out
+    assert shown.replace("\n", "").isprintable()
+    assert json.loads(shown) == {"name": text}
+
+
+def test_half_a_pair_is_shown_too(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_json({"name": "\ud800"})
+    assert json.loads(capsys.readouterr().out) == {"name": "\ud800"}
