@@ -78,40 +78,40 @@ class Teller:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session, asyncio.TaskGroup() as group:
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http, asyncio.TaskGroup() as group:
             for webhook in self._webhooks:
-                group.create_task(self._keep_telling(session, webhook), name=f"alerts to {webhook.name}")
+                group.create_task(self._keep_telling(http, webhook), name=f"alerts to {webhook.name}")
 
-    async def _keep_telling(self, session: aiohttp.ClientSession, webhook: Webhook) -> None:
+    async def _keep_telling(self, http: aiohttp.ClientSession, webhook: Webhook) -> None:
         while True:
             try:
-                while await self.tell(session, webhook):
+                while await self.tell(http, webhook):
                     pass
             except DatabaseAway:  # whoever looks says so
                 pass
             await asyncio.sleep(POLL_S * self._hold)
 
-    async def tell_all(self, session: aiohttp.ClientSession) -> int:
+    async def tell_all(self, http: aiohttp.ClientSession) -> int:
         """One round for every receiver; how many notices were tried."""
-        return sum(await asyncio.gather(*(self.tell(session, webhook) for webhook in self._webhooks)))
+        return sum(await asyncio.gather(*(self.tell(http, webhook) for webhook in self._webhooks)))
 
-    async def tell(self, session: aiohttp.ClientSession, webhook: Webhook) -> int:
+    async def tell(self, http: aiohttp.ClientSession, webhook: Webhook) -> int:
         """Tells one receiver what is due, the oldest first; how many notices were tried. DatabaseAway."""
         now = self._now()
         values = {"now": now, "leased": now + LEASE, "receiver": webhook.name, "most": AT_ONCE}
         async with self._reading() as connection:
             due = (await connection.execute(text(_TAKE), values)).all()
-        problems = await asyncio.gather(*(self._send(session, webhook, cast(Body, told), tries) for _, _, told, tries in due))
+        problems = await asyncio.gather(*(self._send(http, webhook, cast(Body, told), tries) for _, _, told, tries in due))
         if due:
             async with self._reading() as connection:
                 for (number, at, told, tries), problem in zip(due, problems, strict=True):
                     await self._answered(connection, webhook, number, at, str(told["alert"]), tries, problem)
         return len(due)
 
-    async def _send(self, session: aiohttp.ClientSession, webhook: Webhook, told: Body, tries: int) -> str:
+    async def _send(self, http: aiohttp.ClientSession, webhook: Webhook, told: Body, tries: int) -> str:
         """A trace of its own; the receiver is not told of it, as it is somebody else's."""
         with begun(self._tracer, "n4n alert", Kind.CLIENT) as work:
-            problem = await send(session, webhook, told)
+            problem = await send(http, webhook, told)
             if work is not None:
                 work.told |= {"n4n.alert": str(told["alert"]), "n4n.alert.status": str(told["status"])}
                 work.told |= {"n4n.receiver": webhook.name, "n4n.tries": tries}

@@ -140,11 +140,11 @@ def _event(told: Body, key: str) -> Body:
     return event
 
 
-async def send(session: aiohttp.ClientSession, webhook: Webhook, told: Body) -> str:
+async def send(http: aiohttp.ClientSession, webhook: Webhook, told: Body) -> str:
     """Tells one receiver; '' when it took it, else why not, without its address."""
     try:
         timeout = aiohttp.ClientTimeout(total=SEND_S)
-        async with session.post(webhook.url, json=webhook.body(told), timeout=timeout, allow_redirects=False) as answer:
+        async with http.post(webhook.url, json=webhook.body(told), timeout=timeout, allow_redirects=False) as answer:
             return "" if answer.status < 300 else f"it answered {answer.status}"
     except TimeoutError:
         return f"it did not answer within {SEND_S:g} s"

@@ -114,7 +114,7 @@ class AlertWorld:
         self.slack, self.duty, self.plain = sinks
         self.nodes = [Node("r1"), Node("r2")]
         self._channel, self._offset = channel, 0
-        self.session: aiohttp.ClientSession | None = None
+        self.http: aiohttp.ClientSession | None = None
         self.state = SimpleNamespace()  # of a scenario
 
     @property
@@ -144,9 +144,9 @@ class AlertWorld:
 
     async def look(self) -> list[Notice]:
         """Looks, and tells whoever is to be told."""
-        assert self.session is not None
+        assert self.http is not None
         notices = await self.watchers.look()
-        while await self.watchers.teller.tell_all(self.session):
+        while await self.watchers.teller.tell_all(self.http):
             pass
         return notices
 
@@ -185,7 +185,7 @@ async def an_alert_world(
     monkeypatch.setattr(app, "_now", clock)
     monkeypatch.setattr(app, "Watchers", watchers)
     monkeypatch.setattr(budget_keeper, "_FRESH_S", 0.0)
-    async with a_sink() as slack, a_sink() as duty, a_sink() as plain, aiohttp.ClientSession() as session:
+    async with a_sink() as slack, a_sink() as duty, a_sink() as plain, aiohttp.ClientSession() as http:
         hooks = f"slack={slack.url}, pagerduty={ROUTING_KEY}@{duty.url},json={plain.url}"
         settings = Settings(
             database_url=database_url, redis_url=redis_url, admin_port=0, metrics_port=metrics_port, admin_token=ADMIN, node_token=NODE,
@@ -198,6 +198,6 @@ async def an_alert_world(
         ):
             await admin.apply(document)
             world = AlertWorld(admin, channel, made[0], clock, (slack, duty, plain))
-            world.session = session
+            world.http = http
             await asyncio.sleep(0)
             yield world
