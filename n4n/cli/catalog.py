@@ -16,7 +16,7 @@ from n4n.cli import catalog_import, values
 from n4n.cli.calls import ask, offer_author
 from n4n.cli.documents import read_document, readable, to_json, to_yaml
 from n4n.cli.instance import offer_instance
-from n4n.cli.output import Refused, Row, iso, note, offer_json, print_json, print_rows
+from n4n.cli.output import Refused, Row, iso, note, offer_json, print_json, print_rows, printable
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core.document import parse_document
 
@@ -231,7 +231,7 @@ def _value(text: str) -> object:
 
 def change_lines(changes: Iterable[Change]) -> list[str]:
     """`path: before → after`, one line each."""
-    return [f"{change.path}: {_shown(change.before)} → {_shown(change.after)}" for change in changes]
+    return [printable(f"{change.path}: {_shown(change.before)} → {_shown(change.after)}") for change in changes]
 
 
 def summary(changes: Iterable[Change]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from n4n.cli import values
 from n4n.cli.calls import ask
 from n4n.cli.instance import offer_instance
-from n4n.cli.output import iso, note, number, offer_json, print_rows
+from n4n.cli.output import iso, note, number, offer_json, print_rows, printable
 from n4n.cli.parser import Commands, example
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def show(report: HealthReport, args: Namespace) -> None:
     else:
         print_rows([{**row, **_shown(row)} for row in rows], COLUMNS, "table", empty=empty)
         for line in (f"{one.endpoint}: {finding}" for one in report.endpoints for finding in one.findings):
-            print(line)
+            print(printable(line))
     if report.redis != "ok":
         note(f"Redis: {report.redis}; scores, breakers, cooldowns and measures are not known")
     if report.database != "ok":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from n4n.cli.calls import ask
 from n4n.cli.instance import offer_instance
-from n4n.cli.output import iso, offer_json, print_rows
+from n4n.cli.output import iso, offer_json, print_rows, printable
 from n4n.cli.parser import Commands, example
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
     print_rows([node_row(node) for node in nodes], COLUMNS, args.output, empty="no node has connected yet")
     if args.output == "table":
         for line in (f"{node.node}: {finding}" for node in nodes for finding in node.findings):
-            print(line)
+            print(printable(line))
     return 0
 
 

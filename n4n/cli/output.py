@@ -36,7 +36,7 @@ class WrongUsage(Refused):
 def complain(*lines: str) -> None:
     """Each line on standard error, with the program's name, control characters taken out."""
     for line in lines:
-        print(f"n4n: {_printable(line)}", file=sys.stderr, flush=True)
+        print(f"n4n: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def note(line: str) -> None:
@@ -103,15 +103,15 @@ def cell(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case list() | tuple():
-            return _printable(", ".join(map(str, value)))
+            return printable(", ".join(map(str, value)))
         case float():
             return schema.plain(Decimal(str(value)))
         case str() if _is_time(value):
-            return _printable(value[:19].replace("T", " "))
-    return _printable(str(value))
+            return printable(value[:19].replace("T", " "))
+    return printable(str(value))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """What is in no way an order to a terminal: names may be anybody's."""
     return "".join(c if c.isprintable() else " " for c in text)
 

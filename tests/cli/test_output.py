@@ -7,6 +7,8 @@ import json
 import pytest
 
 from n4n.cli import output
+from n4n.cli.catalog import change_lines
+from n4n.runtime.control_client import Change
 
 ROWS = [
     {"name": "a", "price": 2.5, "at": "2027-01-01T10:00:00.000Z", "on": True},
@@ -71,3 +73,7 @@ def test_no_name_gives_orders_to_a_terminal(text: str, capsys: pytest.CaptureFix
 def test_half_a_pair_is_shown_too(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_json({"name": "\ud800"})
     assert json.loads(capsys.readouterr().out) == {"name": "\ud800"}
+
+
+def test_changes_of_a_catalog_give_no_orders_either() -> None:
+    assert [line.isprintable() for line in change_lines([Change("models.m.x", '"\\u001b[2J"', '"\\u001b[31m"')])] == [True]
