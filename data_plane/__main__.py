@@ -26,9 +26,12 @@ def main(settings: Settings) -> int:
         from data_plane.listeners import check_free
         from data_plane.own_folder import own_folder
         from data_plane.supervisor import supervise
+        from n4n.runtime.stores.place import settings_of
 
         if not settings.node_token and not settings.tls_cert:
             raise StartFailed("N4N_NODE_TOKEN is empty; give the one that the control plane has, or a certificate with N4N_TLS_CERT")
+        if settings.redis_url:
+            settings_of(settings.redis_url)  # said once and here, and not by every worker again and again
         check_free(settings.host, settings.port)
         with own_folder(settings.data_path):
             return supervise(settings)

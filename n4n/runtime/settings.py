@@ -72,6 +72,13 @@ class Settings:
     usage_disk_mib: int = 2048  # of one worker, for usage that no control plane has taken yet
     count_one_in: int = 50  # of the answers whose usage is in order, one in so many is counted too; 0: nothing is counted on this node
 
+    def __post_init__(self) -> None:
+        """StartFailed where a control plane is named without its port: gRPC would silently take 443."""
+        for target in self.control_planes:
+            if not target.startswith("unix:") and not target.rpartition(":")[2].isdigit():
+                wrong = f"{target[:80]!r} has no port (a control plane's is 9400)"
+                raise StartFailed(f"N4N_ADMIN_URL must be HOST:PORT, several with commas; {wrong}")
+
     def __repr__(self) -> str:
         """Without secrets, so that a settings value may be logged."""
         hidden = {"database_url", "redis_url", "admin_token", "node_token", "seal_key", "egress_proxy", "alert_webhooks"}
