@@ -36,7 +36,9 @@ def test_a_control_plane_without_its_port_stops_the_start():
 
 def test_a_router_whose_redis_cannot_be_meant_does_not_start(tmp_path: Path):
     given = {"N4N_REDIS_URL": "redis.example.org", "N4N_NODE_TOKEN": "t", "N4N_DATA_DIR": str(tmp_path / "none"), "N4N_PORT": "0"}
-    ended = subprocess.run([sys.executable, "-m", "n4n", "data-plane"], env=clean_environ(**given), capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-m", "n4n", "data-plane"], env=clean_environ(**given), capture_output=True, text=True, timeout=60
+    )
     (line,) = ended.stderr.splitlines()
     assert ended.returncode == 1 and line.startswith("n4n: N4N_REDIS_URL must be redis://HOST:PORT/DB") and "example" not in line
     assert not (tmp_path / "none").exists(), "its workers were not even tried"
