@@ -1,6 +1,6 @@
 """Ends what runs under a key that was revoked, or whose budget was lowered below what is spent: a word to the client, and no more output.
 
-A key that merely expires may finish what it began.
+A key that merely expires may finish what it began. What is said in a request whose tenant does not want it told any more is forgotten.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Endings:
         """What runs is held against the keys in force."""
         for task, key_id in self._running():
             key, was = after.keys.get(key_id), None if before is None else before.keys.get(key_id)
+            if key is None or not key.capture_content:
+                self._web.running[task].content = None
             if key is None:
                 if was is None or was.expires_at is None or was.expires_at > self._router.wall():
                     self._web.end(task, KeyRevoked())

@@ -18,6 +18,7 @@ from data_plane.record import Record
 from data_plane.request import serve
 from data_plane.router import Router
 from n4n.core import large
+from n4n.core.access import Key
 from n4n.core.idempotency import HEADER, check_key
 from n4n.core.skins.skin import Skin
 from n4n.core.tags import HEADER as TAGS
@@ -66,7 +67,7 @@ async def converse(
         answer = StreamAnswer(way, record, meter, skin, skin.frames(chat), keep_alive_s=router.keep_alive_s)
     else:
         answer = WholeAnswer(way, record, skin, chat, router.aside)
-    if key.capture_content and record.trace is not None:
+    if key.capture_content and record.trace is not None and _is_still_wanted(router, key):
         record.content = Content(body)
         if chat.stream and record.trace.sampled:
             answer = record.content.heard_through(answer)
@@ -86,3 +87,9 @@ async def converse(
         await serve(router, exchange)
     else:
         await serve_once(router, exchange, held, known)
+
+
+def _is_still_wanted(router: Router, key: Key) -> bool:
+    """Whether content is told of its tenant's requests now: a body may take its time."""
+    now = router.access().keys.get(key.public_id)
+    return now is not None and now.capture_content

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from data_plane.endings import Endings
 from n4n.core.access import AccessSnapshot, Key
 from n4n.core.content import CUT, MOST
 from n4n.core.skins.table import SKINS
 from n4n.runtime.tracing import Kind, Span, new_span_id, new_trace_id
 from tests.integration.test_cardinality import body_of
 from tests.integration.test_traces import sent_to
-from tests.support.answers import completion, error, partial, sse, tool_call
+from tests.support.answers import completion, error, held, partial, sse, tool_call
 from tests.support.otlp import Receiver, Seen, receiver
 from tests.support.router import KEY, PROVIDER_SECRET, SECRET, RunningRouter, catalog, running_router
-from tests.support.script import Rst, Sleep
+from tests.support.script import Gate, Rst, Sleep
 from tests.support.upstream import ScriptedUpstream
 
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -173,3 +176,44 @@ async def test_where_no_traces_are_wanted_nothing_is_kept(monkeypatch: pytest.Mo
         async with house.chat(stream=True) as answer:
             await answer.read()
         assert seen == [None]
+
+
+@pytest.mark.parametrize("where", ["in its body", "in its answer"])
+async def test_content_that_is_not_wanted_any_more_is_not_told_of_what_still_runs(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    with receiver() as made, sent_to(made, monkeypatch) as opened:
+        async with ScriptedUpstream() as upstream, running_router(catalog(upstream.base_url), tracing=opened) as house:
+            upstream.script(held(gate, sse("an answer", "that nobody tells")))
+            house.use_key(capture_content=True)
+            endings = Endings(house.router, house.web)
+            half = asyncio.Event()
+            body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "a canary"}]}).encode()
+
+            async def pieces() -> AsyncIterator[bytes]:
+                yield body[:20]
+                if where == "in its body":
+                    await half.wait()
+                yield body[20:]
+
+            asking = asyncio.create_task(sent_slowly(house, pieces()))
+            async with asyncio.timeout(10):
+                while not (house.web.running if where == "in its body" else upstream.calls):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            before = house.state.access
+            house.use_key(capture_content=False)
+            endings.changed(before, house.state.access)
+            half.set()
+            gate.open()
+            assert await asking == 200
+            [[server, *_]] = await made.traces()
+    assert server.attributes["n4n.outcome"] == "success"
+    assert INPUT not in server.attributes
+    assert OUTPUT not in server.attributes
+    assert b"canary" not in made.raw
+
+
+async def sent_slowly(house: RunningRouter, body: AsyncIterator[bytes]) -> int:
+    headers = {**house.headers(), "content-type": "application/json"}
+    async with house.http.post(f"{house.base_url}/chat/completions", data=body, headers=headers) as answer:
+        await answer.read()
+        return int(answer.status)
