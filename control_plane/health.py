@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from control_plane.lines import NONE, Held
 from control_plane.publisher import Publisher
 from control_plane.schema import DatabaseAway
+from n4n.core import faults
 from n4n.core.catalog import Endpoint, Snapshot
 from n4n.core.errors import FailureClass, StoreUnavailable
 from n4n.core.health.seen import Seen
@@ -52,7 +53,7 @@ class Known:
     cooldown_until: float | None
     attempts: int
     errors: int
-    findings: tuple[str, ...] = ()  # of probers, about it and its accounts
+    findings: tuple[str, ...] = ()  # of probers, about it and its accounts; and that a fault is injected there
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,8 @@ class EndpointHealth:
 
 def _about(endpoint: Endpoint, found: Iterable[Finding]) -> tuple[str, ...]:
     whose = {f"endpoint {endpoint.id}", *(f"account {account.name}" for account in endpoint.accounts)}
-    return tuple(f"{one.kind}: {one.message}" for one in found if one.about in whose)
+    rehearsed = () if endpoint.fault is None else (faults.told(endpoint.fault),)
+    return (*rehearsed, *(f"{one.kind}: {one.message}" for one in found if one.about in whose))
 
 
 def _cooldown(endpoint: Endpoint, cooling: Mapping[str, float]) -> tuple[str, float | None]:

@@ -26,6 +26,7 @@ from control_plane.stored import StoredCatalog
 from control_plane.tables import access_versions, catalog_versions, heads, keys, nodes, tenants
 from control_plane.tenants import TenantRecord, TenantSettings, tenant_settings_as_told
 from control_plane.versions import NOTHING, Content, Draft, Version, VersionInfo, conflict_line, document_from
+from n4n.core.faults import injected
 from n4n.runtime.spans import current_work, part
 
 CHANNEL: Final = "n4n_heads"
@@ -166,6 +167,8 @@ class Repository:
                 row = await asyncio.to_thread(catalog_row, info, draft, None if work is None else work.header)
                 await connection.execute(insert(catalog_versions).values(row))
                 before, after = audit.changed_paths(draft.changes)
+                if not endpoint and (found := injected(draft.content.document["endpoints"])):
+                    after = {**after, "injected_faults": found[: audit.LONGEST_LIST]}
                 kind, name = ("endpoint", endpoint) if endpoint else ("catalog", f"version {number + 1}")
                 await audit.note(connection, audit.Entry(action, kind, name, draft.author, before, after), now)
             with part("catalog commit"):

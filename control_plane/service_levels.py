@@ -40,7 +40,8 @@ _ADD_UP = """
             stream AND state = 'ok' AND completion_tokens > 0 AND latency_ms > ttft_ms AS flows
         FROM usage_ledger WHERE started_at >= :hour AND started_at < :until AND tenant <> :probes
     ), places AS (
-        SELECT version, placed.key AS endpoint, placed.value ->> 'region' AS region
+        SELECT version, placed.key AS endpoint, placed.value ->> 'region' AS region,
+            placed.value -> 'fault' IS NOT NULL AS rehearsed
         FROM (SELECT DISTINCT catalog_version AS version FROM made) AS used JOIN catalog_versions USING (version),
             jsonb_each(CAST(document AS jsonb) -> 'endpoints') AS placed
     ), sums AS (
@@ -49,7 +50,8 @@ _ADD_UP = """
             percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE state = 'ok') AS latency,
             percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY ttft_ms) FILTER (WHERE stream) AS ttft,
             sum(completion_tokens) FILTER (WHERE flows) / sum(latency_ms - ttft_ms) FILTER (WHERE flows) * 1000.0 AS speed
-        FROM made LEFT JOIN places ON version = catalog_version AND places.endpoint = made.endpoint GROUP BY 1, 2, 3
+        FROM made LEFT JOIN places ON version = catalog_version AND places.endpoint = made.endpoint
+        WHERE rehearsed IS NOT TRUE GROUP BY 1, 2, 3
     ), put AS (
         INSERT INTO sla_by_hour
         SELECT CAST(:hour AS timestamptz), provider, model, region, attempts, failed,

@@ -79,7 +79,7 @@ async def prober(settings: Settings) -> AsyncIterator[Prober]:
     upstream = Upstream(clock, proxy=settings.egress_proxy, most=settings.upstream_connections)
     notes = Notes(node, store, instruments, wall)
     jobs = Jobs(
-        Calls(upstream, DIALECTS, credentials.reveal, clock, wall), health, notes, ledger, instruments, stalls,
+        Calls(upstream, DIALECTS, credentials.reveal, clock, wall, draw), health, notes, ledger, instruments, stalls,
         usable=lambda: credentials.usable, version=lambda: follower.version, clock=clock, wall=wall, draw=draw,
     )  # fmt: skip
     working = Prober(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -14,6 +15,7 @@ from n4n.core.dialects.system_prompt import spelled_out
 from n4n.core.dialects.wording import without_secret
 from n4n.core.errors import Failure, FailureClass, RequestError
 from n4n.core.probes import balances
+from n4n.runtime.rehearsal import endured
 from n4n.runtime.signing import signed
 from n4n.runtime.upstream import Phases, Reply, Upstream, UpstreamFault
 
@@ -22,7 +24,10 @@ _NO_FIRST_TOKEN = Failure(FailureClass.TIMEOUT, "the provider did not send a fir
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """How a call ended; `failure` None: well. `answer`: the whole one, in its dialect's shape, of a call that was no stream."""
+    """How a call ended; `failure` None: well. `answer`: the whole one, in its dialect's shape, of a call that was no stream.
+
+    `injected`: what befell it by the catalog's fault; empty: nothing.
+    """
 
     failure: Failure | None
     latency_s: float
@@ -30,10 +35,11 @@ class Heard(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     output_bytes: int = 0
     answer: bytes = b""
+    injected: str = ""
 
 
 class Calls:
-    """`secret` reveals an account's key; `clock` is monotonic, `wall` Unix time, in seconds."""
+    """`secret` reveals an account's key; `clock` is monotonic, `wall` Unix time, in seconds; `draw` gives numbers in [0, 1)."""
 
     def __init__(
         self,
@@ -42,8 +48,10 @@ class Calls:
         secret: Callable[[str], str | None],
         clock: Callable[[], float],
         wall: Callable[[], float],
+        draw: Callable[[], float],
     ) -> None:
-        self._upstream, self._dialects, self._secret, self._clock, self._wall = upstream, dialects, secret, clock, wall
+        self._upstream, self._dialects, self._secret = upstream, dialects, secret
+        self._clock, self._wall, self._draw = clock, wall, draw
 
     async def ask(
         self,
@@ -60,10 +68,21 @@ class Calls:
         `extra`: whole header lines.
         """
         begun = self._clock()
-        dialect = self._dialects[endpoint.provider.dialect]
-        secret = self._secret(account.name)
         first_s = first_token_s if request.stream else timeout_s
         phases = Phases(min(_CONNECT_S, first_s), first_s, timeout_s, begun + timeout_s)
+        if endpoint.fault is None:
+            return await self._asked(request, endpoint, account, phases, begun, request_id, extra)
+        strike, dialect = endpoint.fault.strike(self._draw), self._dialects[endpoint.provider.dialect]
+        came = await endured(strike, dialect, phases, self._clock, self._wall)
+        if isinstance(came, Failure):
+            return Heard(dataclasses.replace(came, may_have_run=False), self._clock() - begun, injected=str(strike))
+        return replace(await self._asked(request, endpoint, account, came, begun, request_id, extra), injected=str(strike))
+
+    async def _asked(
+        self, request: ChatRequest, endpoint: Endpoint, account: Account, phases: Phases, begun: float, request_id: str, extra: bytes
+    ) -> Heard:
+        dialect, secret = self._dialects[endpoint.provider.dialect], self._secret(account.name)
+        first_by = self._clock() + phases.first_byte_s
         try:
             call = dialect.encode(spelled_out(request, endpoint), endpoint, secret)
             if call.signing is not None:
@@ -73,7 +92,7 @@ class Calls:
                     failure = dialect.failure(reply.status, reply.headers, await reply.read_error(), self._wall())
                     return Heard(without_secret(failure, secret), self._clock() - begun)
                 if request.stream:
-                    heard = await self._streamed(request, dialect, reply, begun, first_s)
+                    heard = await self._streamed(request, dialect, reply, begun, first_by)
                 else:
                     heard = self._whole(dialect.decode(await reply.read(), reply.content_type, request), begun)
                 return heard if heard.failure is None else replace(heard, failure=without_secret(heard.failure, secret))
@@ -88,14 +107,14 @@ class Calls:
             return Heard(came, took)
         return Heard(None, took, None, came.usage, came.output_bytes, came.payload)
 
-    async def _streamed(self, request: ChatRequest, dialect: Dialect, reply: Reply, begun: float, first_s: float) -> Heard:
+    async def _streamed(self, request: ChatRequest, dialect: Dialect, reply: Reply, begun: float, first_by: float) -> Heard:
         """Until every choice has finished and its usage has come, or the stream ends."""
         decoder = dialect.decoder(request)
         ttft: float | None = None
         usage: Usage | None = None
         output_bytes, over = 0, False
         while not over:
-            piece = await reply.next(begun + first_s if ttft is None else None)
+            piece = await reply.next(first_by if ttft is None else None)
             if piece is None:
                 return Heard(_NO_FIRST_TOKEN, self._clock() - begun)
             events = decoder.feed(piece) if piece else decoder.end()

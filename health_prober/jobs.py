@@ -181,6 +181,7 @@ class Jobs:
             error_class=None if failure is None else failure.failure_class.value,
             status=None if failure is None else failure.status,
             ms=round(heard.latency_s * 1000),
+            **({"injected": heard.injected} if heard.injected else {}),
         )
         words = verdict.why if isinstance(verdict, Unclear) else "" if failure is None else failure.message
         log.info("probe of %s: %s", job.endpoint.id, words, extra=told)

@@ -136,6 +136,8 @@ def heard_back(work: Work | None, heard: Heard, cost_pico: int | None) -> None:
         return
     failed(work, heard.failure)
     told = work.told
+    if heard.injected:
+        told["n4n.injected_fault"] = heard.injected
     if heard.failure is None:
         told["http.response.status_code"] = 200
     if heard.ttft_s is not None:
@@ -153,7 +155,7 @@ def failed(work: Work | None, failure: Failure | None) -> None:
         return
     work.told["n4n.outcome"] = WELL if failure is None else failure.failure_class.value
     if failure is not None:
-        if failure.status is not None:
+        if failure.status is not None and failure.may_have_run:
             work.told["http.response.status_code"] = failure.status
         work.fail(failure.failure_class.value)
 

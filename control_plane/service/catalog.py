@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 import grpc
@@ -26,11 +27,15 @@ from control_plane.versions import (
     set_state,
     valid_document,
 )
+from n4n.core.faults import injected
+from n4n.runtime.logs import fields
 from n4n.runtime.spans import current_work, part
 from n4n.v1 import catalog_pb2
 
 _SERVICE = catalog_pb2.DESCRIPTOR.services_by_name["Catalog"]
 _MOST_LISTED = 1000
+_MOST_TOLD = 10  # endpoints with a fault, in one line of the log
+_log = logging.getLogger("n4n.control_plane")
 
 
 class Catalog:
@@ -91,6 +96,7 @@ class Catalog:
         if not committed:
             return catalog_pb2.ApplyReply(version=_info(version.info), unchanged=True)
         self._publisher.ring()
+        _warn(version)
         return catalog_pb2.ApplyReply(version=_info(version.info), changes=_changes(version.changes))
 
     async def Diff(self, request: catalog_pb2.DiffRequest, context: Context) -> catalog_pb2.DiffReply:
@@ -128,6 +134,16 @@ class Catalog:
         return catalog_pb2.ValidateReply(
             problems=[catalog_pb2.Problem(field=problem.field, message=problem.message) for problem in problems]
         )
+
+
+def _warn(version: Version) -> None:
+    """Nobody who reads this log is to take a rehearsal for an outage."""
+    if found := injected(version.content.document["endpoints"]):
+        told = fields(
+            event="catalog_injects_faults", catalog_version=version.info.version, author=version.info.author, endpoints=len(found)
+        )
+        listed = "; ".join(found[:_MOST_TOLD]) + (f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else "")
+        _log.warning("catalog version %d injects faults, for a rehearsal: %s", version.info.version, listed, extra=told)
 
 
 def _tell(version: Version, *, committed: bool) -> None:

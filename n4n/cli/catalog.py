@@ -19,6 +19,7 @@ from n4n.cli.instance import offer_instance
 from n4n.cli.output import Refused, Row, iso, note, offer_json, print_json, print_rows, printable
 from n4n.cli.parser import Commands, Parser, example
 from n4n.core.document import parse_document
+from n4n.core.faults import injected
 
 if TYPE_CHECKING:
     from n4n.runtime.control_client import Applied, Change, Version
@@ -96,6 +97,8 @@ def run_apply(args: Namespace) -> int:
                 allow_shrink=args.allow_shrink,
             ),
         )
+    for line in injected(parse_document(raw)[0]["endpoints"]):
+        note(f"n4n: {line}")
     return show_applied(applied, args.output)
 
 
@@ -187,6 +190,8 @@ def run_validate(args: Namespace) -> int:
     if problems:
         raise Refused(*map(str, problems))
     print(f"valid: {', '.join(f'{len(tables)} {kind}' for kind, tables in document.items())}")
+    for line in injected(document["endpoints"]):
+        print(line)
     return 0
 
 

@@ -100,7 +100,10 @@ def explained(body: Mapping[str, object]) -> list[str]:
     if kept > 1 and not any(directive.startswith("sort=") for directive in directives):
         told.append(DRAWN)
     ordered = sorted(candidates, key=lambda one: (not one.get("kept"), _rank(one), str(one.get("endpoint"))))
-    return [*told, "", *table([_cells(candidate) for candidate in ordered], HEADINGS)] if ordered else told
+    if not ordered:
+        return told
+    rehearsed = [f"{one.get('endpoint')}: a fault is injected: {one['injected_fault']}" for one in ordered if one.get("injected_fault")]
+    return [*told, "", *table([_cells(candidate) for candidate in ordered], HEADINGS), *rehearsed]
 
 
 def _rank(candidate: Candidate) -> int:

@@ -83,7 +83,8 @@ def story(request_id: str, found: Found, rows: Sequence[AttemptInfo], *, asked: 
         told += _of_the_line(request_id, line)
         for number, attempt in enumerate(cast(Sequence[Facts], cast(Facts, line["routing"])["attempts"]), 1):
             message = f": {attempt['message']}" if attempt.get("message") else ""
-            told.append(f"  {number}. {attempt['endpoint']} {attempt['outcome']} after {attempt['ms']} ms{message}")
+            injected = f" (injected by the catalog: {attempt['injected']})" if attempt.get("injected") else ""
+            told.append(f"  {number}. {attempt['endpoint']} {attempt['outcome']} after {attempt['ms']} ms{message}{injected}")
             row = by_id.pop(str(attempt.get("attempt_id")), None)
             if row is not None or asked:
                 told.append(f"     ledger: {_of_the_row(row)}" if row is not None else "     ledger: no row yet")

@@ -38,7 +38,7 @@ class EndpointRow:
     input_per_1m: str | None
     output_per_1m: str | None
     last_success_ms: int | None
-    findings: tuple[str, ...] = ()  # of probers, about it and its accounts
+    findings: tuple[str, ...] = ()  # of probers, about it and its accounts; and that a fault is injected there
 
 
 @dataclass(frozen=True, slots=True)

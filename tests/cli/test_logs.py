@@ -44,6 +44,14 @@ def test_the_story_ties_attempts_to_their_rows() -> None:
     ]
 
 
+def test_an_attempt_that_the_catalogs_fault_befell_is_told_so() -> None:
+    routing = {**LINE["routing"], "attempts": [{"endpoint": "e1", "outcome": "timeout", "ms": 9.0, "injected": "delay 9 ms, abort 504"}]}  # type: ignore[dict-item]
+
+    told = story("req_1", Found([{**LINE, "routing": routing}]), [], asked=False)
+
+    assert told[-1] == "  1. e1 timeout after 9.0 ms (injected by the catalog: delay 9 ms, abort 504)"
+
+
 def test_the_ledger_alone_is_told_where_no_line_is_found() -> None:
     assert story("req_1", Found(), [a_row("att_2", "e2", "ok", cost=None)]) == [
         "req_1: its log line was not found; what the ledger has:",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from n4n.core.breaker import phase
+from n4n.core.breaker import Breaker, phase
 from tests.integration.test_metrics import page
 from tests.integration.test_traces import sent_to
 from tests.integration.test_usage_rows import metered
@@ -95,8 +95,9 @@ async def test_a_delayed_attempt_is_answered_later_on_every_skin_and_the_delay_i
     assert line["overhead_ms"] < line["latency_ms"] - 350
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("status", [400, 401, 402, 404, 408, 429, 500, 503, 504, 529])
+@pytest.mark.parametrize(
+    ("status", "stream"), [(one, False) for one in (400, 401, 402, 404, 408, 429, 500, 503, 504, 529)] + [(429, True), (500, True)]
+)
 async def test_client_cooldown_breaker_and_health_fare_as_if_the_provider_had_answered_so(status: int, stream: bool) -> None:
     seen = []
     for injects in (False, True):
@@ -107,7 +108,7 @@ async def test_client_cooldown_breaker_and_health_fare_as_if_the_provider_had_an
             async with running_router(rehearsing(fault, e1.base_url, model=model)) as house:
                 answers = []
                 for _ in range(3):
-                    async with house.chat(stream=stream) as answer:
+                    async with house.chat(stream=stream, headers={"x-n4n-timeout-ms": "900"}) as answer:
                         told = (await answer.json())["error"]
                         answers.append((answer.status, told["code"], told["type"], answer.headers.get("retry-after")))
                 lines = await house.logged(3)
@@ -122,6 +123,7 @@ async def test_client_cooldown_breaker_and_health_fare_as_if_the_provider_had_an
                 seen.append((answers, [[one[:2] for one in called(line)] for line in lines], cooling, standing))
             assert injects is (e1.calls == [])
     assert seen[0] == seen[1]
+    assert status != 500 or seen[1][3][0] is Breaker.OPEN
 
 
 @pytest.mark.parametrize("stream", [False, True])

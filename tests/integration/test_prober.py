@@ -330,3 +330,26 @@ def test_a_log_line_is_json() -> None:
 
     told = json.loads(JsonLines("prober").format(record))
     assert (told["level"], told["message"], told["event"]) == ("info", "probe of e", "probe") and told["timestamp"].endswith("Z")
+
+
+async def test_a_probe_fares_as_traffic_does_where_the_catalog_injects_a_fault_and_calls_nobody(
+    redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ScriptedUpstream() as upstream:
+        upstream.script(then=answering(completion()))
+        told = document(upstream)
+        told["endpoints"]["e-ill"]["fault"] = {"abort_status": 503}  # type: ignore[index]
+        told["endpoints"]["e-fine"]["fault"] = {"delay_ms": 60}  # type: ignore[index]
+        with caplog.at_level(logging.INFO, "n4n.prober"):
+            async with running_prober(told, redis_url) as running:
+                await running.until(lambda: score(running, "ill") < 0.2, "failed probes to be told")
+                await running.until(lambda: any(call.json["model"] == "fine" for call in upstream.calls), "the delayed one to be asked")
+                assert score(running, "well") == score(running, "fine") == 1.0
+                rows = [row for row in running.rows() if row.endpoint == "e-ill"]
+                pace = running.health.seen["e-fine"].latency_ms
+    assert "ill" not in {call.json["model"] for call in upstream.calls}
+    assert {(row.state, row.error_class, row.status, row.cost_usd) for row in rows} == {("failed", "overloaded", None, "0")}
+    assert pace is not None and pace >= 59
+    lines = [json.loads(JsonLines("prober").format(one)) for one in caplog.records if "probe of e-ill" in one.getMessage()]
+    assert lines and {(one["injected"], one["status"]) for one in lines} == {("abort 503", 503)}
+    assert all("injected by the catalog, for a rehearsal" in one["message"] for one in lines)

@@ -241,3 +241,18 @@ async def test_a_creep_from_800_ms_to_3_s_over_weeks_is_flagged_and_a_mondays_pe
     assert "creeps" in table and "█" in table
     assert (tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
     assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
+
+
+async def test_a_rehearsal_is_no_ones_service_level(postgres_url: str) -> None:
+    clock = Clock(NOON + timedelta(minutes=5))
+    async with a_ledger(postgres_url, clock) as (ledger, levels):
+        await applies(postgres_url, ONE, expect=0)
+        injecting = {**ONE, "endpoints": {"e": {**PLACED, "fault": {"abort_percent": 50}}}}
+        await applies(postgres_url, injecting, expect=1)
+        await applies(postgres_url, ONE, expect=2)
+        for version, count in ((1, 3), (2, 100), (3, 4)):
+            failed = {"state": "failed", "error_class": "overloaded"} if version == 2 else {}
+            await ledger.take([a_row(NOON, 1000 * version + one, catalog_version=version, endpoint="e", **failed) for one in range(count)])
+        await levels.add_up()
+        [hour] = await stored(ledger)
+    assert (hour.attempts, hour.failed, hour.region) == (7, 0, "eu")

@@ -129,7 +129,7 @@ async def running_prober(
             changed=lambda name: scores.setdefault(name, []).append(health.score(name)),
         )
         notes = Notes(name, store, instruments, wall)
-        calls = Calls(upstream, DIALECTS, lambda account: (secrets or {}).get(account, "sk-canary"), clock, wall)
+        calls = Calls(upstream, DIALECTS, lambda account: (secrets or {}).get(account, "sk-canary"), clock, wall, draw)
         jobs = Jobs(
             calls, health, notes, ledger, instruments, stalls,
             usable=lambda: usable, version=lambda: 1, clock=clock, wall=wall, draw=draw,

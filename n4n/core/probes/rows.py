@@ -61,7 +61,7 @@ def settled_line(sent: Sent, came: Came) -> tuple[bytes, int | None]:
         *_head(sent),
         state="cancelled" if came.cancelled else "ok" if well else "failed",
         error_class=None if came.failure is None else came.failure.failure_class.value,
-        status=None if came.cancelled else 200 if came.failure is None else came.failure.status,
+        status=None if came.cancelled else 200 if came.failure is None else came.failure.status if came.failure.may_have_run else None,
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=usage.cached_tokens,
         cache_write_tokens=usage.cache_write_tokens,
