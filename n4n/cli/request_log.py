@@ -9,14 +9,47 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, cast
+
+import msgspec
 
 from n4n.cli.output import Refused
 
 Facts = Mapping[str, object]
 _GZIP = b"\x1f\x8b"
 _OTHERS = {b"\x28\xb5\x2f\xfd": "zstdcat", b"\xfd7zXZ": "xzcat", b"BZh": "bzcat"}  # first bytes, and who reads them
+
+
+class _Attempt(msgspec.Struct):
+    endpoint: str
+    outcome: str
+    ms: float
+
+
+class _Routing(msgspec.Struct):
+    catalog_version: int | None
+    candidates_considered: int
+    selected: str | None
+    directives_applied: list[str]
+    attempts: list[_Attempt]
+
+
+class _Line(msgspec.Struct):
+    """What every line of ours has, as it has it. Other programs have logs of their own, and the same request ids."""
+
+    timestamp: datetime
+    model: str | None
+    tenant: str | None
+    key_id: str | None
+    routing: _Routing
+    latency_ms: float
+    overhead_ms: float
+    status: int
+    outcome: str
+    eliminated: dict[str, int] = {}  # msgspec copies it
+    warnings: list[str] = []
 
 
 @dataclass
@@ -46,11 +79,19 @@ def about(request_id: str, lines: Iterable[str]) -> Found:
             continue
         told = _object_in(line) or {}
         if "routing" in told:
-            if told.get("request_id") == request_id:
+            if told.get("request_id") == request_id and _is_ours(told):
                 found.lines.append(told)
         elif "level" in told and request_id in str(told.get("message", "")):
             found.said.append(told)
     return found
+
+
+def _is_ours(told: Facts) -> bool:
+    try:
+        msgspec.convert(told, _Line)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _object_in(line: str) -> Facts | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from n4n.cli.logs import story
 from n4n.cli.request_log import Found, about
 from n4n.runtime.operations_calls import AttemptInfo
@@ -84,3 +86,16 @@ def test_what_a_process_said_of_the_request_is_told_with_the_last_line_of_its_tr
 def test_a_log_that_was_asked_for_nothing_says_what_it_covers() -> None:
     later = {**LINE, "timestamp": "2026-11-30T13:30:00.000Z"}
     assert about("req_9", map(json.dumps, (LINE, later))).span == "2026-11-30T12:00:00 to 2026-11-30T13:30:00"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"timestamp": "yesterday"}, {"timestamp": 5}, {"routing": "10.0.0.0/8"}, {"routing": None}, {"routing": {"attempts": None}},
+        {"warnings": 5}, {"eliminated": ["x"]}, {"status": "ok"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_line_of_another_program_about_the_same_request_is_passed_over(other: dict[str, object]) -> None:
+    found = about("req_1", [json.dumps({**LINE, **other}), json.dumps({"routing": {}, "request_id": "req_1"}), json.dumps(LINE)])
+    assert found.lines == [LINE]
