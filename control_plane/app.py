@@ -35,6 +35,7 @@ from control_plane.service.health import Health
 from control_plane.service.operations import Operations
 from control_plane.service.usage import Usage
 from control_plane.service_levels import ServiceLevels
+from control_plane.store_words import StoreWords
 from control_plane.surroundings import Surroundings
 from control_plane.tokens import Tokens
 from control_plane.tracing import Pushes, Traced
@@ -283,10 +284,12 @@ async def _store(redis_url: str) -> AsyncIterator[Store | None]:
     if not redis_url:
         yield None
         return
-    store = Store(settings_of(redis_url, deadline_s=_REDIS_S))
+    words = StoreWords()
+    store = Store(settings_of(redis_url, deadline_s=_REDIS_S), words.told)
     try:
         yield store
     finally:
+        words.leaves()
         await store.close()
 
 

@@ -26,6 +26,7 @@ from n4n.v1 import catalog_pb2, fleet_pb2
 from tests.control_plane.client import ADMIN, NODE, Calls, a_plane, a_watcher, calls
 from tests.support.catalogs import SMALL, changed
 from tests.support.stores import libpq_url
+from tests.support.valkey import running_valkey
 
 ROOT = Path(__file__).parents[2]
 
@@ -196,6 +197,27 @@ async def last_words(environ: dict[str, str]) -> list[str]:
         said = (await process.communicate())[1].decode()
         assert process.returncode == 1, said
         return said.splitlines()
+
+
+async def test_the_log_says_once_that_redis_cannot_be_used_and_once_that_it_can_again(
+    postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said() -> list[str]:
+        return [one.getMessage() for one in caplog.records if "Redis" in one.getMessage()]
+
+    async def until(count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(said()) < count:  # noqa: ASYNC110  # what is waited for is written by a log
+                await asyncio.sleep(0.05)
+
+    caplog.set_level(logging.INFO, "n4n.control_plane")
+    with running_valkey(tmp_path) as valkey:
+        async with a_plane(postgres_url, redis_url=valkey.url):
+            valkey.kill()
+            await until(1)
+            valkey.start()
+            await until(2)
+    assert [line.partition(":")[0] for line in said()] == ["Redis cannot be used", "Redis can be used again"], "and nothing at the end"
 
 
 async def test_status_asks_redis_and_never_tells_its_url(postgres_url: str, redis_url: str) -> None:
