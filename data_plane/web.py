@@ -25,6 +25,7 @@ from data_plane.outgoing import Outgoing
 from data_plane.record import Record
 from data_plane.replies import error_body, error_fields, outcome, plan_facts
 from data_plane.router import Router
+from data_plane.scrapes import Page
 from data_plane.skins.conversation import converse
 from data_plane.skins.counting import Counting
 from data_plane.skins.explain import encode, explain_route
@@ -52,6 +53,7 @@ class Web:
     def __init__(self, router: Router, meter: Meter, settings: Settings) -> None:
         self._router, self._meter, self._settings = router, meter, settings
         self._counting = Counting(router)
+        self._plain_page, self._open_page = [Page(make, meter.tell, router.clock) for make in (exposition, openmetrics)]
         self._body_bounds = BodyBounds(settings.max_body_mib << 20, float(settings.body_timeout_sec))
         self.leaving = False  # /ready says so, and a balancer looks elsewhere
         self.draining = False  # every answer closes its connection; requests are served as ever
@@ -274,11 +276,9 @@ class Web:
         return web.Response(text="ok\n")
 
     async def _metrics(self, request: BoundedRequest) -> web.Response:
-        self._meter.tell()
         if OPENMETRICS in request.headers.get("accept", ""):
-            return web.Response(body=await asyncio.to_thread(openmetrics), headers={"content-type": OPENMETRICS_TYPE})
-        body = await asyncio.to_thread(exposition)
-        return web.Response(body=body, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+            return web.Response(body=await self._open_page.read(), headers={"content-type": OPENMETRICS_TYPE})
+        return web.Response(body=await self._plain_page.read(), headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
 def _told_of(record: Record) -> dict[str, dict[str, object]]:
