@@ -33,6 +33,7 @@ _FIELDS = "n4n"  # of a log record: what belongs to it beside its words
 _UNCAUGHT, _INTERNAL = "uncaught_exception", "internal_error"
 _PLACE, _WORD = re.compile(r"%[-+#0]*\d*(?:\.\d+)?[a-z]"), re.compile(r"[A-Za-z]+")
 _WORDS, _DEEPEST = 6, 8
+_QUOTES_ADDRESSES, _ADDRESS = "opentelemetry.", re.compile(r"url: \S+")
 QUOTING = (ValueError, LookupError, RuntimeError)  # whose words may be somebody's prompt or key
 HIDDEN = "(its words are not shown: they may quote what was worked on)"
 LEVELS = ("debug", "info", "warning", "error")
@@ -61,7 +62,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "role": self._role,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _without_address(record, record.getMessage()),
         }
         if (trace_id := _trace_id()) is not None:
             told["trace_id"] = trace_id
@@ -70,8 +71,13 @@ class JsonLines(logging.Formatter):
             told["code"] = given.get("event") or _code(record)
         told |= given
         if record.exc_info and record.exc_info[1] is not None:
-            told["exception"] = "\n".join(_told(record.exc_info[1]))
+            told["exception"] = _without_address(record, "\n".join(_told(record.exc_info[1])))
         return json.dumps(told, ensure_ascii=False, default=str)
+
+
+def _without_address(record: logging.LogRecord, told: str) -> str:
+    """A receiver of traces may have its token in its address, and the library quotes the address."""
+    return _ADDRESS.sub("url: …", told) if record.name.startswith(_QUOTES_ADDRESSES) else told
 
 
 def _code(record: logging.LogRecord) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import SpanExportResult
 
 from n4n.core.errors import StartFailed
 from n4n.runtime.logs import HIDDEN, JsonLines, fields, log_as_json
@@ -114,3 +117,16 @@ def test_what_nobody_caught_and_what_python_warns_of_are_lines_too(tmp_path: Pat
     assert [line["exception"].splitlines()[-1] for line in told[1:]] == [
         "ZeroDivisionError: division by zero", "OSError: late", "TypeError: at last",
     ]  # fmt: skip
+
+
+def test_the_address_of_a_receiver_which_may_hold_a_token_is_not_told(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/a-token/v1/traces?key=another"
+        log_as_json("data-plane", "info")
+        exporter = OTLPSpanExporter(url, timeout=0.2)
+        assert exporter.export([]) is SpanExportResult.FAILURE
+    told = capsys.readouterr().err
+    assert "export" in told
+    assert "token" not in told
+    assert "another" not in told
