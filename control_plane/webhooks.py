@@ -72,7 +72,8 @@ def _webhook(part: str, place: int) -> Webhook:
     try:
         shape = Shape(word.strip())
     except ValueError:
-        raise StartFailed(f"N4N_ALERT_WEBHOOKS: part {place} must begin with slack=, pagerduty= or json=") from None
+        wanted = "slack=, pagerduty= or json=; a comma within a URL is %2C"
+        raise StartFailed(f"N4N_ALERT_WEBHOOKS: part {place} must begin with {wanted}") from None
     key, url = "", rest
     if shape is Shape.PAGERDUTY:
         key, _, url = rest.partition("@")

@@ -9,7 +9,7 @@ import tempfile
 import hypothesis
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # before grpc is imported: children would crash before exec
-if "PYTEST_XDIST_WORKER" in os.environ or "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # one for each, before prometheus_client is imported
+if "PYTEST_XDIST_WORKER" in os.environ or "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # one each, before prometheus_client is imported
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="n4n-metrics-")
     atexit.register(shutil.rmtree, os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 

@@ -276,7 +276,7 @@ async def test_one_control_plane_looks_at_a_time(postgres_url: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("teams=https://example.org/x", "part 1 must begin with slack=, pagerduty= or json="),
+        ("teams=https://example.org/x", "part 1 must begin with slack=, pagerduty= or json=; a comma within a URL is %2C"),
         ("slack=https://example.org/x,json=ftp://example.org", "part 2 must be json=https"),
         ("slack=nonsense", "part 1 must be slack=https"),
         ("pagerduty=", "part 1 must be pagerduty=ROUTING_KEY"),
