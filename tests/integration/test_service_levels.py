@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from control_plane.ledger import Ledger
 from control_plane.repository import Repository
@@ -28,6 +29,7 @@ from tests.integration.test_watchers import NOON, Clock, a_row
 from tests.support.fleet import NODE_TOKEN, Fleet, eventually, running_fleet
 
 HOUR = timedelta(hours=1)
+OF_REHEARSALS = "SELECT state, count(*)" + Path("docs/metering.md").read_text().partition("SELECT state, count(*)")[2]
 AGO = datetime.min.replace(tzinfo=UTC)
 PLACED = {"model": "m", "account": "a", "region": "eu"}
 ONE: dict[str, Any] = {
@@ -255,4 +257,7 @@ async def test_a_rehearsal_is_no_ones_service_level(postgres_url: str) -> None:
             await ledger.take([a_row(NOON, 1000 * version + one, catalog_version=version, endpoint="e", **failed) for one in range(count)])
         await levels.add_up()
         [hour] = await stored(ledger)
+        async with ledger.reading() as connection:
+            found = (await connection.execute(text(OF_REHEARSALS.partition(";")[0]))).all()
     assert (hour.attempts, hour.failed, hour.region) == (7, 0, "eu")
+    assert list(map(tuple, found)) == [("failed", 100)], "as the page on metering finds them"
