@@ -8,6 +8,7 @@ import os
 import sys
 
 from data_plane.metrics_folder import metrics_folder
+from n4n.core import otel
 from n4n.core.errors import StartFailed
 from n4n.runtime.logs import fields, log_as_json
 from n4n.runtime.settings import Settings, read_settings
@@ -30,8 +31,9 @@ def main(settings: Settings) -> int:
 
         if not settings.node_token and not settings.tls_cert:
             raise StartFailed("N4N_NODE_TOKEN is empty; give the one that the control plane has, or a certificate with N4N_TLS_CERT")
+        otel.check(os.environ)  # said once and here, and not by every worker again and again; so is the next
         if settings.redis_url:
-            settings_of(settings.redis_url)  # said once and here, and not by every worker again and again
+            settings_of(settings.redis_url)
         check_free(settings.host, settings.port)
         with own_folder(settings.data_path):
             return supervise(settings)

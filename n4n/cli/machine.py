@@ -25,6 +25,7 @@ from n4n.cli.router_probe import Router
 from n4n.cli.settling import Settled, runtime_of, settle, with_prober
 from n4n.cli.signals import Signals
 from n4n.cli.welcome import welcome
+from n4n.core import otel
 from n4n.core.document import parse_document
 from n4n.core.errors import StartFailed
 from n4n.runtime.embedded import RunningStore, claim
@@ -48,6 +49,7 @@ def run_machine(args: Namespace) -> int:
     given = _valid_catalog(args.catalog) if args.catalog else None
     named = {name: getattr(args, name) for name in ("port", "admin_port", "workers", "data_dir") if getattr(args, name) is not None}
     settings = replace(read_settings(), **named)
+    otel.check(os.environ)  # or its children would be started again and again
     notices.begin(settings.log_level)
     house = House()
     signals = Signals(at_once=lambda: _end_at_once(house))

@@ -21,7 +21,7 @@ from prometheus_client import Metric
 from prometheus_client.samples import Sample
 
 from n4n.core import gen_ai
-from n4n.core.errors import StartFailed
+from n4n.core.otel import metrics_wanted
 from n4n.runtime.tracing import resource_of
 
 if TYPE_CHECKING:
@@ -103,41 +103,22 @@ def metrics_out_of(
 
     `role` and `node` as for traces; `shared`: the folder of those who have the same figures, of whom one at a time sends.
     """
-    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    wanted = metrics_wanted(environ)
+    if wanted is None:
         return None
-    named = [one.strip().lower() for one in environ.get("OTEL_METRICS_EXPORTER", "").split(",") if one.strip()]
-    unknown = [one for one in named if one not in ("otlp", "prometheus", "none")]
-    if unknown:
-        raise StartFailed(f"OTEL_METRICS_EXPORTER names {unknown[0][:40]!r}; n4n knows otlp, prometheus (always there) and none")
-    if "otlp" not in named and (named or not environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")):
-        return None
-    kind = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower() or "cumulative"
-    if kind != "cumulative":
-        raise StartFailed(f"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE is {kind[:40]!r}; n4n tells cumulative sums")
     turn = None if shared is None else Turn(shared / "otlp.lock")
-    resource = resource_of(environ, role, node)
-    return MetricsOut(_exporter(environ), resource, collect, turn, _interval_s(environ))
+    return MetricsOut(_exporter(wanted.protocol), resource_of(environ, role, node), collect, turn, wanted.every_s)
 
 
-def _interval_s(environ: Mapping[str, str]) -> float:
-    text = environ.get("OTEL_METRIC_EXPORT_INTERVAL", "").strip() or "60000"
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
-        raise StartFailed(f"OTEL_METRIC_EXPORT_INTERVAL must be a whole number of milliseconds above 0, not {text[:40]!r}")
-    return int(text) / 1000
-
-
-def _exporter(environ: Mapping[str, str]) -> export.MetricExporter:
+def _exporter(protocol: str) -> export.MetricExporter:
     """The exporters read the remaining OTEL_EXPORTER_OTLP_* variables themselves: endpoint, headers, certificates, timeout."""
-    protocol = environ.get("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "grpc"
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 
         return OTLPMetricExporter()
-    if protocol == "http/protobuf":
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as OverHttp
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as OverHttp
 
-        return OverHttp()
-    raise StartFailed(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol[:40]!r}; n4n knows grpc and http/protobuf")
+    return OverHttp()
 
 
 # --- figures of /metrics as OpenTelemetry's ---

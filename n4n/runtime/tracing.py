@@ -15,8 +15,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 import n4n
-from n4n.core.errors import StartFailed
-from n4n.core.tracing import Sampling, sampling_of
+from n4n.core.otel import traces_wanted
+from n4n.core.tracing import Sampling
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -96,16 +96,8 @@ def tracing_of(environ: Mapping[str, str], role: str, node: str) -> Tracing | No
     `role` makes service.name (`n4n-data-plane`) unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES give one; `node` is
     service.instance.id.
     """
-    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return None
-    kind = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
-    endpoint = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-    if kind == "none" or not (kind or endpoint):
-        return None
-    if kind not in ("", "otlp", "console"):
-        raise StartFailed(f"OTEL_TRACES_EXPORTER is {kind[:40]!r}; n4n knows otlp, console and none")
-    sampling = sampling_of(environ)
-    return Tracing(_exporter(kind, environ), resource_of(environ, role, node), sampling)
+    wanted = traces_wanted(environ)
+    return None if wanted is None else Tracing(_exporter(wanted.protocol), resource_of(environ, role, node), wanted.sampling)
 
 
 def resource_of(environ: Mapping[str, str], role: str, node: str) -> Resource:
@@ -117,22 +109,19 @@ def resource_of(environ: Mapping[str, str], role: str, node: str) -> Resource:
     return Resource.create(facts if named else {**facts, "service.name": f"n4n-{role}"})
 
 
-def _exporter(kind: str, environ: Mapping[str, str]) -> SpanExporter:
+def _exporter(protocol: str) -> SpanExporter:
     """The exporters read the remaining OTEL_EXPORTER_OTLP_* variables themselves: endpoint, headers, certificates, timeout."""
-    if kind == "console":
+    if protocol == "console":
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
         return ConsoleSpanExporter()
-    protocol = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "grpc"
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
         return OTLPSpanExporter()
-    if protocol == "http/protobuf":
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
 
-        return OverHttp()
-    raise StartFailed(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol[:40]!r}; n4n knows grpc and http/protobuf")
+    return OverHttp()
 
 
 def _readable(span: Span, resource: Resource) -> ReadableSpan:

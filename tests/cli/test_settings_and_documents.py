@@ -42,3 +42,12 @@ def test_a_router_whose_redis_cannot_be_meant_does_not_start(tmp_path: Path):
     (line,) = ended.stderr.splitlines()
     assert ended.returncode == 1 and line.startswith("n4n: N4N_REDIS_URL must be redis://HOST:PORT/DB") and "example" not in line
     assert not (tmp_path / "none").exists(), "its workers were not even tried"
+
+
+@pytest.mark.parametrize("role", ["data-plane", "up"])
+def test_a_variable_of_opentelemetry_that_cannot_be_followed_stops_the_start(role: str, tmp_path: Path):
+    given = {"OTEL_TRACES_EXPORTER": "zipkin", "N4N_NODE_TOKEN": "t", "N4N_DATA_DIR": str(tmp_path / "none"), "N4N_PORT": "0"}
+    ended = subprocess.run([sys.executable, "-m", "n4n", role], env=clean_environ(**given), capture_output=True, text=True, timeout=60)
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 1 and line.startswith("n4n: OTEL_TRACES_EXPORTER is 'zipkin'; n4n knows otlp, console and none")
+    assert not (tmp_path / "none").exists(), "nothing was even tried"

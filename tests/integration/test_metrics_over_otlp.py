@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from n4n.core import gen_ai
-from n4n.core.errors import StartFailed
 from n4n.runtime.exemplars import of_this_node
 from n4n.runtime.metrics_out import MetricsOut, metrics_out_of
 from n4n.runtime.telemetry import metrics_here
@@ -153,21 +152,6 @@ async def test_a_receiver_that_is_away_holds_nobody_for_long(monkeypatch: pytest
 def test_nothing_is_sent_unless_somebody_asks_for_metrics(environ: dict[str, str], tmp_path: Path) -> None:
     assert metrics_out_of(environ, "data-plane", "n1", of_this_node, tmp_path) is None
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("environ", "named"),
-    [
-        ({"OTEL_METRICS_EXPORTER": "statsd"}, "OTEL_METRICS_EXPORTER"),
-        ({"OTEL_METRIC_EXPORT_INTERVAL": "soon"}, "OTEL_METRIC_EXPORT_INTERVAL"),
-        ({"OTEL_METRIC_EXPORT_INTERVAL": "0"}, "OTEL_METRIC_EXPORT_INTERVAL"),
-        ({"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"}, "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"),
-        ({"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/json"}, "OTEL_EXPORTER_OTLP_PROTOCOL"),
-    ],
-)
-def test_what_cannot_be_followed_stops_the_start(environ: dict[str, str], named: str, tmp_path: Path) -> None:
-    with pytest.raises(StartFailed, match=named):
-        metrics_out_of({"OTEL_METRICS_EXPORTER": "otlp"} | environ, "data-plane", "n1", of_this_node, tmp_path)
 
 
 def test_every_role_tells_and_a_node_of_two_workers_tells_once(tmp_path: Path) -> None:

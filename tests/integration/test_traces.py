@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 import aiohttp
 import pytest
 
-from n4n.core.errors import StartFailed
 from n4n.runtime.tracing import Kind, Span, Tracing, new_span_id, new_trace_id, tracing_of
 from tests.support.answers import error, partial
 from tests.support.otlp import Receiver, receiver
@@ -173,19 +172,6 @@ async def test_both_protocols_of_the_exporter_deliver(protocol: str, monkeypatch
 )
 def test_without_a_receiver_there_are_no_traces(environ: dict[str, str]) -> None:
     assert tracing_of(environ, "data-plane", "r1") is None
-
-
-@pytest.mark.parametrize(
-    ("environ", "named"),
-    [
-        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER"),
-        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "OTEL_EXPORTER_OTLP_PROTOCOL"),
-        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "some"}, "OTEL_TRACES_SAMPLER"),
-    ],
-)
-def test_a_variable_that_cannot_be_followed_stops_the_start(environ: dict[str, str], named: str) -> None:
-    with pytest.raises(StartFailed, match=named):
-        tracing_of(environ, "data-plane", "r1")
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
