@@ -124,7 +124,8 @@ def whose_fault(fields: Mapping[str, msgspec.Raw], failure: Failure) -> Failure:
     """A provider's failure over a chat: its own, or that of a request in which something is of a kind that it nowhere is."""
     for name, decoder in _INSIDE:
         try:
-            decoder.decode(fields.get(name, b"null") if name != "messages" else fields[name])
+            if name in fields:
+                decoder.decode(fields[name])
         except (msgspec.ValidationError, RecursionError) as error:
             where = str(error).removeprefix("Expected ").replace("`$", f"`{name}")
             return replace(failure, failure_class=FailureClass.BAD_REQUEST, message=f"{name} cannot be read: expected {where}", param=name)
