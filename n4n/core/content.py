@@ -16,7 +16,11 @@ from n4n.core.large import LARGE
 MOST = 32 << 10  # bytes of one attribute
 MOST_READ = LARGE  # bytes of a body that is read for it
 CUT = "… [cut by n4n]"
-_KEY = re.compile(r"sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,}|AKIA[A-Z0-9]{16}")
+_KEY = re.compile(
+    r"(?:sk-|gsk_|xai-|hf_|pplx-|nvapi-|gh[opsu]_|github_pat_|xox[abeprs]-)[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_.-]{20,}|"
+    r"A[KS]IA[A-Z0-9]{16}|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*|"
+    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^-]*"
+)
 _WORD = re.compile(r"[a-z_]{1,40}\Z")
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 _ROOM_FOR_MARK = 160  # bytes of the message that says what was left out

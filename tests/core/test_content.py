@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -247,3 +248,29 @@ def test_whatever_is_answered_is_told_within_the_bound_and_without_keys(payloads
     if told is not None:
         assert len(told.encode()) <= MOST
         assert KEY not in told
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-ant-api03-" + "a1B2" * 6, "gsk_" + "a1B2" * 6, "xai-" + "a1B2" * 6, "hf_" + "a1B2" * 6, "ghp_" + "a1B2" * 9,
+        "xoxb-" + "1234-" * 6,
+        "AIza" + "a1B2" * 9, "ya29." + "a1B2" * 9, "AKIA" + "A1B2" * 4, "ASIA" + "A1B2" * 4, "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "-----BEGIN RSA PRIVATE KEY-----\\nMIIEow\\n-----END RSA PRIVATE KEY-----",
+    ],
+    ids=lambda secret: secret[:8],
+)  # fmt: skip
+def test_what_looks_like_a_key_is_struck_out_of_what_was_asked(secret: str) -> None:
+    told = input_messages(json.dumps({"messages": [{"role": "user", "content": f"use {secret}, please"}]}).encode())
+    assert told is not None
+    assert "use [key]" in told
+    assert "MIIEow" not in told
+    assert secret[-10:] not in told or secret.startswith("-----")
+
+
+@pytest.mark.parametrize("begins", ["eyJ", "sk-", "-----BEGIN ", "AIza", "ya29.", "gh", "eyJaaaaaaaaaaa."])
+def test_no_text_takes_long_to_be_searched_for_keys(begins: str) -> None:
+    body = json.dumps({"prompt": begins * (200_000 // len(begins))}).encode()
+    begun = time.thread_time()
+    assert input_messages(body) is not None
+    assert time.thread_time() - begun < 0.5
