@@ -255,7 +255,8 @@ def test_whatever_is_answered_is_told_within_the_bound_and_without_keys(payloads
     [
         "sk-ant-api03-" + "a1B2" * 6, "gsk_" + "a1B2" * 6, "xai-" + "a1B2" * 6, "hf_" + "a1B2" * 6, "ghp_" + "a1B2" * 9,
         "xoxb-" + "1234-" * 6,
-        "AIza" + "a1B2" * 9, "ya29." + "a1B2" * 9, "AKIA" + "A1B2" * 4, "ASIA" + "A1B2" * 4, "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "AIza" + "a1B2" * 9, "ya29." + "a1B2" * 9, "AKIA" + "A1B2" * 4, "ASIA" + "A1B2" * 4,
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
         "-----BEGIN RSA PRIVATE KEY-----\\nMIIEow\\n-----END RSA PRIVATE KEY-----",
     ],
     ids=lambda secret: secret[:8],
