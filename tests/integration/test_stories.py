@@ -74,10 +74,17 @@ async def check(
     told = await stage.told(*(one if isinstance(one, str) else one.label for one in found))
     for one, answered in zip(told, found, strict=True):
         agree(one, None if isinstance(answered, str) else answered)
-    wanted, grown = counted(told, names), gained(dict(before), await stage.metrics())
-    assert {place: grown.get(place, 0.0) for place in {**wanted, **grown}} == pytest.approx(
-        {place: wanted.get(place, 0.0) for place in {**wanted, **grown}}, abs=2e-4 * len(told)
-    )
+    wanted, until = counted(told, names), time.monotonic() + 10
+    while True:  # a page of metrics may be a moment old
+        grown = gained(dict(before), await stage.metrics())
+        both = {**wanted, **grown}
+        same = {place: grown.get(place, 0.0) for place in both} == pytest.approx(
+            {place: wanted.get(place, 0.0) for place in both}, abs=2e-4 * len(told)
+        )
+        if same:
+            break
+        assert time.monotonic() < until, {place: (grown.get(place), wanted.get(place)) for place in both}
+        await asyncio.sleep(0.1)
     return told
 
 

@@ -134,8 +134,11 @@ class Scene:
         assert lines.keys() == set(labels)
         await self._until(lambda: set(labels) <= {span.attributes.get("n4n.request_id") for span in self.received.spans}, "the traces")
         wanted = sum(len(line["routing"]["attempts"]) for line in lines.values())
-        await self._until(lambda: len(self.rows(labels)) >= wanted, "the rows")
-        rows = self.rows(labels)
+        rows, until = await self.rows(labels), time.monotonic() + WITHIN_S
+        while len(rows) < wanted:
+            assert time.monotonic() < until, f"waited {WITHIN_S:g} s for the rows"
+            await asyncio.sleep(0.02)
+            rows = await self.rows(labels)
         found = []
         for label in labels:
             server = next(span for span in self.received.spans if span.attributes.get("n4n.request_id") == label)
@@ -144,11 +147,14 @@ class Scene:
             found.append(Told(label, lines[label], spans, [row for row in rows if row["request_id"] == label]))
         return found
 
-    def rows(self, labels: Iterable[str]) -> list[dict[str, Any]]:
-        """Of the ledger, by number."""
+    async def rows(self, labels: Iterable[str]) -> list[dict[str, Any]]:
+        """Of the ledger, by number. Beside the loop: a control plane that lives in it may hold the table for a moment."""
+        return await asyncio.to_thread(self._rows, list(labels))
+
+    def _rows(self, labels: list[str]) -> list[dict[str, Any]]:
         with psycopg.connect(libpq_url(self.database), row_factory=dict_row) as connection:
             query = "SELECT * FROM usage_ledger WHERE request_id = ANY(%s) ORDER BY request_id, attempt_no"
-            return connection.execute(query, (list(labels),)).fetchall()
+            return connection.execute(query, (labels,)).fetchall()
 
     async def _until(self, holds: Any, what: str) -> None:
         until = time.monotonic() + WITHIN_S
