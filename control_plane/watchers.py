@@ -224,7 +224,11 @@ def _models(snapshot: Snapshot, said: Sequence[vitals.Said]) -> tuple[ModelFacts
     fewest = {
         model: min([one.candidates.get(model, len(owners)) for one in said], default=len(owners)) for model, owners in of_model.items()
     }
-    return tuple(ModelFacts(model, fewest[model], len(owners), _weights(snapshot, owners)) for model, owners in sorted(of_model.items()))
+    return tuple(
+        ModelFacts(model, fewest[model], len(owners), _weights(snapshot, owners))
+        for model, owners in sorted(of_model.items())
+        if any(endpoint.state == "active" for endpoint in owners)
+    )
 
 
 def _weights(snapshot: Snapshot, endpoints: Sequence[Endpoint]) -> Mapping[str, float]:

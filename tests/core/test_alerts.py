@@ -43,6 +43,7 @@ FAULTS: dict[str, Facts] = {
     "N4nFallbackDepthRising": replace(CALM, requests_10=Requests(1000, 0, 90, 90)),
     "N4nManyFallbacks": replace(CALM, requests_5=Requests(1000, 0, 110, 110)),
     "N4nInteractiveQueueGrows": replace(CALM, nodes=(NodeFacts("r1", interactive_waiting=11, interactive_waiting_before=5),)),
+    "N4nModelAway": replace(CALM, models=(ModelFacts("single", 0, 1),)),
     "N4nNoRedundancy": replace(CALM, models=(ModelFacts("gpt", 1, 2),)),
     "N4nWeightCollapse": replace(
         CALM,

@@ -164,6 +164,7 @@ SCENARIOS: dict[str, Scenario] = {
     "N4nFallbackDepthRising": Scenario(counts(fell_back=7, changes=7), step_s=120, calm_steps=8),
     "N4nManyFallbacks": Scenario(counts(fell_back=20, changes=20), step_s=60, also=frozenset({"N4nFallbackDepthRising"})),
     "N4nInteractiveQueueGrows": Scenario(says(waiting={"interactive": 20})),
+    "N4nModelAway": Scenario(says(candidates={"m": 0}), labels={"model": "m"}),
     "N4nNoRedundancy": Scenario(says(candidates={"m": 1}), labels={"model": "m"}),
     "N4nWeightCollapse": Scenario(rows=lambda row: mostly(row, 0.97), step_s=300, calm_steps=0, labels={"provider": "p1", "model": "m"}),
     "N4nSharesMoved": Scenario(rows=lambda row: mostly(row, 0.84), step_s=300, calm_steps=0, past=timedelta(days=7)),

@@ -111,6 +111,7 @@ FAULTS: Mapping[str, Fault] = {
     "N4nFallbackDepthRising": Fault(lambda beyond: fallbacks(_DEEP * beyond), ill_min=30),
     "N4nManyFallbacks": Fault(lambda beyond: fallbacks(rules.FALLING_BACK * beyond), ill_min=12),
     "N4nInteractiveQueueGrows": Fault(lambda beyond: {QUEUE: max(rules.LEAST_WAITING, rules.QUEUE_GROWS) * beyond}, ill_min=6),
+    "N4nModelAway": Fault(there({CANDIDATES: 0.0}), by_degrees=False),
     "N4nNoRedundancy": Fault(there({CANDIDATES: 1.0}), by_degrees=False),
     "N4nWeightCollapse": Fault(lambda beyond: requests((1 - 0.1 / beyond**2, 0.1 / beyond**2)), ill_min=90),
     "N4nSharesMoved": Fault(_shares_beyond, ill_min=180, calm_min=7 * 24 * 60 + 90, step_min=30),

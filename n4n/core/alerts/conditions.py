@@ -49,7 +49,9 @@ def _queue(facts: Facts) -> Iterator[Violation]:
 
 def _redundancy(facts: Facts) -> Iterator[Violation]:
     for model in facts.models:
-        if model.candidates <= 1 < model.endpoints:
+        if not model.candidates:
+            yield _one("N4nModelAway", model.candidates, model=model.model)
+        elif model.candidates == 1 < model.endpoints:
             yield _one("N4nNoRedundancy", model.candidates, model=model.model)
 
 

@@ -69,7 +69,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """How many of a model's endpoints can be used now, on the router that sees fewest.
+    """How many of a model's endpoints can be used now, on the router that sees fewest. A model that is switched off is none.
 
     `weights`: what each provider's weight makes its share, in [0, 1]; none where something else than weights decides.
     """

@@ -125,9 +125,14 @@ RULES: tuple[Rule, ...] = (
         f" and sum(avg_over_time({_WAITING}[1m])) >= {LEAST_WAITING}",
     ),
     Rule(
+        "N4nModelAway", Severity.PAGE, 60, ("model",),
+        "model {model} has no endpoint that can be used: {value}",
+        "max by (model) (n4n_model_candidates) == 0",
+    ),
+    Rule(
         "N4nNoRedundancy", Severity.TICKET, 120, ("model",),
         "model {model} has {value} candidate left of several",
-        "max by (model) (n4n_model_candidates) <= 1 and max by (model) (n4n_model_endpoints) > 1",
+        "max by (model) (n4n_model_candidates) == 1 and max by (model) (n4n_model_endpoints) > 1",
     ),
     Rule(
         "N4nWeightCollapse", Severity.TICKET, 900, ("provider", "model"),
