@@ -12,6 +12,7 @@ import grpc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
+from sqlalchemy.exc import DataError
 
 from control_plane.audit import SOURCE
 from control_plane.refusals import InvalidRequest, Refused
@@ -55,6 +56,11 @@ async def answering(context: Context) -> AsyncIterator[None]:
         await context.abort(grpc.StatusCode.UNAVAILABLE, f"{error}; try again once n4n status shows the database ok")
     except grpc.aio.AbortError:
         raise
+    except DataError as error:
+        if "NUL" not in str(error.orig):
+            _log.exception("a call failed", extra=fields(code="call_failed"))
+            await context.abort(grpc.StatusCode.INTERNAL, "the control plane failed; its log tells why")
+        await refuse(context, InvalidRequest("a name in the request holds a NUL character, which no name has; leave it out"))
     except Exception:  # noqa: BLE001  # the outermost: grpc would tell the caller the fault's own words, which may hold a secret
         _log.exception("a call failed", extra=fields(code="call_failed"))
         await context.abort(grpc.StatusCode.INTERNAL, "the control plane failed; its log tells why")

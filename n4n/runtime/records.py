@@ -1,6 +1,6 @@
 """Lines to a file descriptor without ever blocking the loop: collected during one loop tick, written together.
 
-A pipe takes writes of up to PIPE_BUF bytes whole, so lines of several workers on one pipe do not mix. A reader that
+A pipe takes writes of up to PIPE_BUF bytes whole, so lines of several workers on one pipe do not mix; a file takes any whole. A reader that
 stalls, or a disk that is full, fills a bounded buffer; what does not fit is dropped and counted.
 """
 
@@ -10,12 +10,14 @@ import asyncio
 import errno
 import os
 import select
+import stat
 from collections import deque
 
 from n4n.runtime.pipes import PIPE_BUF, has_room
 
 BUFFER_LIMIT = 8 << 20  # bytes kept while the reader stalls
 RETRY_S = 0.02
+FILE_BATCH = 64 << 10  # bytes of one write to a file or a device
 _FULL = frozenset((errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # it may take more later: a line that is half out waits for that
 
 
@@ -29,6 +31,7 @@ class LineWriter:
         self._scheduled = False
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
+        self._most = FILE_BATCH if _is_file(fd) else PIPE_BUF
         self.dropped = 0
 
     def write(self, line: bytes) -> None:
@@ -52,12 +55,17 @@ class LineWriter:
 
     def _takes(self, batch: bytes) -> bool:
         """Whether it can be written without waiting for the reader."""
-        return bool(self._poll.poll(0)) and (len(batch) <= PIPE_BUF or has_room(self._fd, len(batch)))
+        return bool(self._poll.poll(0)) and (len(batch) <= self._most or has_room(self._fd, len(batch)))
 
     def _batch(self) -> bytes:
+        if self._size <= self._most:
+            whole = b"".join(self._lines)
+            self._lines.clear()
+            self._size = 0
+            return whole
         batch = [self._lines.popleft()]
         size = len(batch[0])
-        while self._lines and size + len(self._lines[0]) <= PIPE_BUF:
+        while self._lines and size + len(self._lines[0]) <= self._most:
             batch.append(self._lines.popleft())
             size += len(batch[-1])
         self._size -= size
@@ -83,3 +91,12 @@ class LineWriter:
             size = self._size
             if not self._write_out(self._batch()) and self._size == size:
                 break
+
+
+def _is_file(fd: int) -> bool:
+    """Whether it is a file, or a device other than a terminal; what is closed is none."""
+    try:
+        kind = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(kind) or (stat.S_ISCHR(kind) and not os.isatty(fd))

@@ -110,6 +110,11 @@ def test_a_fault_breaks_its_own_rule_and_no_other(name: str) -> None:
             models=(ModelFacts("gpt", 2, 2, {"openai": 0.9, "azure": 0.1}),),
         ),
         replace(CALM, traffic_60=(TRAFFIC,), traffic_week_ago=(TRAFFIC,), models=(ModelFacts("gpt", 2, 2),)),
+        replace(
+            CALM,  # many times as slow, and still quick
+            baseline={("openai", "gpt"): replace(TRAFFIC, p95_latency_s=0.01, p95_ttft_s=0.01)},
+            traffic_15=(replace(TRAFFIC, p95_latency_s=0.1, p95_ttft_s=0.1),),
+        ),
         replace(CALM, requests_60=FAILING),
         replace(CALM, requests_5=Requests(199, 40, 0, 0), requests_60=FAILING),
     ],

@@ -164,4 +164,5 @@ def test_a_provider_that_failed_over_what_makes_sense_is() -> None:
     }  # fmt: skip
     fields = {name: msgspec.Raw(json.dumps(value).encode()) for name, value in whole.items()}
     assert whose_fault(fields, FAILED) is FAILED
+    assert whose_fault({}, FAILED) is FAILED
     assert whose_fault({"messages": fields["messages"], "tools": msgspec.Raw(b'[{"type":"custom","custom":{}}]')}, FAILED) is FAILED

@@ -232,6 +232,34 @@ async def test_no_question_leaves_an_entry(around: Callable[[Callable[[Place], A
     await around(told)
 
 
+async def test_a_text_with_a_nul_is_never_a_fault_of_ours(around: Callable[[Callable[[Place], Awaitable[None]]], Awaitable[None]]) -> None:
+    """Postgres holds none: in whichever member of whichever call, it is refused in words, or is as good as any other."""
+
+    async def told(place: Place) -> None:
+        asked, ours = 0, []
+        for name, method in METHODS.items():
+            texts = [one for one in method.input_type.fields if one.type == one.TYPE_STRING]
+            for field in texts if not method.client_streaming else ():
+                request: Any = message_factory.GetMessageClass(method.input_type)()
+                for other, value in (("public_id", place.key), ("name", "acme"), ("request_id", "req_1"), ("document_json", "{}")):
+                    if other in request.DESCRIPTOR.fields_by_name and not request.DESCRIPTOR.fields_by_name[other].is_repeated:
+                        setattr(request, other, value)
+                if field.is_repeated:
+                    getattr(request, field.name).append("a\0b")
+                else:
+                    setattr(request, field.name, "a\0b")
+                asked += 1
+                try:
+                    await place.call(name, request)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):
+                        ours.append(f"{name}: {field.name}")
+        assert ours == []
+        assert asked > 40
+
+    await around(told)
+
+
 async def test_budgets_of_keys_and_tenants_are_found_by_that_name(
     around: Callable[[Callable[[Place], Awaitable[None]]], Awaitable[None]],
 ) -> None:

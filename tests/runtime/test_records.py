@@ -62,6 +62,26 @@ async def test_a_line_that_a_full_disk_tore_is_finished_when_there_is_room(tmp_p
     assert lines.dropped == 0
 
 
+@pytest.mark.parametrize(("to_file", "most"), [(True, 1 << 20), (False, PIPE_BUF)])
+async def test_a_file_takes_the_lines_of_a_tick_at_once_and_a_pipe_what_it_takes_whole(
+    to_file: bool, most: int, tmp_path: Path, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, sizes = os.write, list[int]()
+
+    def seen(fd: int, content: bytes) -> int:
+        sizes.append(len(content))
+        return write(fd, content)
+
+    with (tmp_path / "log").open("ab") as out:
+        lines = LineWriter(out.fileno() if to_file else pipe[1], asyncio.get_running_loop())
+        monkeypatch.setattr(os, "write", seen)
+        for number in range(40):
+            lines.write(line(number, 500))
+        await asyncio.sleep(0.01)
+    assert max(sizes) <= most
+    assert (len(sizes) == 1) is to_file
+
+
 async def test_a_disk_that_stays_full_costs_a_bounded_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int, __: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")

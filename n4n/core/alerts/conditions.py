@@ -97,7 +97,7 @@ def _slower(facts: Facts) -> Iterator[Violation]:
             ("N4nLatencyWorse", now.p95_latency_s, usual.p95_latency_s),
             ("N4nTtftWorse", now.p95_ttft_s, usual.p95_ttft_s),
         ):
-            if value is not None and base is not None and value > rules.SLOWER * base:
+            if value is not None and base is not None and value > max(rules.SLOWER * base, base + rules.SLOWER_BY_S):
                 yield _one(rule, value, provider=now.provider, model=now.model)
 
 

@@ -23,6 +23,7 @@ REST_LOSES = 3.0  # by weights it would get so many times what it gets
 SHARE_MOVES = 0.30
 LEAST_SHARED = 100  # requests of an hour, which are shared between providers
 SLOWER = 1.5  # times its own 7 days
+SLOWER_BY_S = 0.1  # and by so much: what takes 20 ms takes 30 at times
 LEAST_TIMED, LEAST_USUAL = 100, 200  # answers of 15 minutes, and of the 7 days: a 95th percentile of fewer is chance
 COUNTS_DIFFER = 0.05  # tokens reported for each that was counted, against what it should be
 LEAST_COUNTED = 10_000  # tokens of an hour, counted exactly
@@ -77,7 +78,8 @@ def _p95(metric: str, window: str) -> str:
 
 def _slower(metric: str) -> str:
     enough = [f"{_MADE} (increase({metric}_count[{window}])) >= {least}" for window, least in (("15m", LEAST_TIMED), ("7d", LEAST_USUAL))]
-    return " and ".join((f"{_p95(metric, '15m')} > {SLOWER:g} * {_p95(metric, '7d')}", *enough))
+    now, usual = _p95(metric, "15m"), _p95(metric, "7d")
+    return " and ".join((f"{now} > {SLOWER:g} * {usual}", f"{now} > {SLOWER_BY_S:g} + {usual}", *enough))
 
 
 def _ratio(window: str, vocabulary: str) -> str:
