@@ -22,6 +22,7 @@ class Page:
         self._make, self._told, self._clock = make, told, clock
         self._under_way: asyncio.Task[bytes] | None = None
         self._last, self._good_until = b"", 0.0
+        self.dear_s = DEAR_S
 
     async def read(self) -> bytes:
         """The page as it is now, or was a moment ago. It may raise what `make` does."""
@@ -35,7 +36,7 @@ class Page:
     async def _made(self) -> bytes:
         self._told()
         self._last, took_s = await asyncio.to_thread(self._timed)
-        if took_s > DEAR_S:
+        if took_s > self.dear_s:
             self._good_until = self._clock() + min(LONGEST_REST_S, RESTS * took_s)
         return self._last
 

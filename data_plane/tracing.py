@@ -35,9 +35,11 @@ class Tracer:
 
     def began(self, request: web.BaseRequest) -> Trace:
         """A request came."""
-        headers, path = request.headers, request.path
+        headers, path = request.headers, request.raw_path
         parent = read_parent(headers.get("traceparent"), ",".join(headers.getall("tracestate", ())))
         trace_id = new_trace_id() if parent is None else parent.trace_id
+        if path not in ROUTES:  # as it was sent; seldom in other words
+            path = request.path
         route = "/v1/models/{id}" if path.startswith("/v1/models/") else path if path in ROUTES else "other"
         return Trace(trace_id, new_span_id(), parent, self._sampling.keeps(trace_id, parent), request.method, route)
 

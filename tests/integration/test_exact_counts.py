@@ -21,7 +21,7 @@ from n4n.runtime.segments import Segments
 from tests.support.answers import JSON, completion, fails_after, hang_after, sse, usage
 from tests.support.counting import counters, tokenizer
 from tests.support.router import RunningRouter, catalog, running_router
-from tests.support.router import _instruments as instruments
+from tests.support.router import instruments_of_tests as instruments
 from tests.support.script import Answer, Whole
 from tests.support.upstream import ScriptedUpstream
 

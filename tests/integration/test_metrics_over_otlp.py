@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from n4n.core import gen_ai
+from n4n.runtime import metrics_out
 from n4n.runtime.exemplars import of_this_node
 from n4n.runtime.metrics_out import MetricsOut, metrics_out_of
 from n4n.runtime.telemetry import metrics_here
@@ -112,6 +113,7 @@ async def test_of_several_workers_one_sends_and_another_after_it(monkeypatch: py
 
 
 async def test_how_everything_stood_in_the_end_is_told_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(metrics_out, "LAST_WORDS_S", 30.0)  # of all that the tests before counted
     with receiver() as made:
         with telling(made.environ() | OFTEN | {"OTEL_METRIC_EXPORT_INTERVAL": "60000"}, monkeypatch, tmp_path):
             assert made.metrics == []
