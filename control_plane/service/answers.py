@@ -56,12 +56,9 @@ async def answering(context: Context) -> AsyncIterator[None]:
         await context.abort(grpc.StatusCode.UNAVAILABLE, f"{error}; try again once n4n status shows the database ok")
     except grpc.aio.AbortError:
         raise
-    except DataError as error:
-        if "NUL" not in str(error.orig):
-            _log.exception("a call failed", extra=fields(code="call_failed"))
-            await context.abort(grpc.StatusCode.INTERNAL, "the control plane failed; its log tells why")
-        await refuse(context, InvalidRequest("a name in the request holds a NUL character, which no name has; leave it out"))
-    except Exception:  # noqa: BLE001  # the outermost: grpc would tell the caller the fault's own words, which may hold a secret
+    except Exception as error:  # noqa: BLE001  # the outermost: grpc would tell the caller the fault's own words, which may hold a secret
+        if isinstance(error, DataError) and "NUL" in str(error.orig):
+            await refuse(context, InvalidRequest("a name in the request holds a NUL character, which no name has; leave it out"))
         _log.exception("a call failed", extra=fields(code="call_failed"))
         await context.abort(grpc.StatusCode.INTERNAL, "the control plane failed; its log tells why")
 

@@ -10,6 +10,7 @@ import pytest
 from tests.support.balancer import Balancer
 from tests.support.raw import RawClient
 from tests.support.router import KEY, PROVIDER_SECRET, catalog, running_router
+from tests.support.script import Hang
 from tests.support.upstream import ScriptedUpstream
 
 ASKED = b'{"model":"m","messages":[{"role":"user","content":"ping"}]}'
@@ -293,6 +294,14 @@ async def test_whoever_was_answered_or_left_is_not_at_work_any_more():
                 for _ in range(sent.count(b"HTTP/1.1")):
                     if sent != ask()[:-1]:
                         await client.answer()
+        provider.script((Hang(),))
+        before = len(provider.calls)
+        async with await RawClient.to(router.port) as client:  # who leaves while its provider is silent
+            client.send(ask())
+            async with asyncio.timeout(5):
+                while len(provider.calls) == before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert router.door.at_work == 1
         async with asyncio.timeout(5):
             while router.door.at_work:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
